@@ -247,8 +247,9 @@ public:
 	}
 	~buffer()
 	{
-		if (handle_)
-			share_release(handle_, stream_.get());
+		/* a stream that is gone has run all that it had to */
+		if (handle_ && share_release(handle_, stream_.get()) == SHARE_EINVAL && stream_.get())
+			share_release(handle_, nullptr);
 	}
 
 	explicit operator bool() const noexcept { return handle_; }
@@ -259,11 +260,15 @@ public:
 	buffer retain() const { return buffer(share_retain(handle_), stream_); }
 	/** The memory was used on this stream: it is released behind that. */
 	void used_on(stream s) noexcept { stream_ = s; }
-	/** As the destructor, but says when it fails; then this has the reference still. */
+	/** As the destructor, but throws when it fails. This has the reference still only if bool(*this)
+	 * says so: the stream was none, is being captured, or the process is a child. */
 	void release()
 	{
-		check(share_release(handle_, stream_.get()));
-		handle_ = nullptr;
+		int r = share_release(handle_, stream_.get());
+
+		if (r != SHARE_EINVAL && r != SHARE_EFORK && r != SHARE_ENOTSUP)
+			handle_ = nullptr;
+		check(r);
 	}
 
 	void *data() const noexcept { return share_ptr(handle_); }
@@ -411,8 +416,9 @@ public:
 	}
 	~message()
 	{
-		if (m_.channel)
-			share_ack(&m_, stream_.get());
+		/* a stream that is gone has run all that it had to */
+		if (m_.channel && share_ack(&m_, stream_.get()) == SHARE_EINVAL && stream_.get())
+			share_ack(&m_, nullptr);
 	}
 
 	explicit operator bool() const noexcept { return m_.channel; }
@@ -507,9 +513,11 @@ private:
 };
 
 /* To a message, if there is one. SHARE_EPIPE is the end, which each loop wants to know. */
-inline std::optional<message> received(int result, const share_message &m, stream s)
+inline std::optional<message> received(int result, const share_message &m, stream s,
+				       milliseconds limit)
 {
-	if (is_over(result))
+	/* without a limit, it is the thread that may not wait (SHARE_CONNECT_NEVER_BLOCK) */
+	if (is_over(result) && limit.count() >= 0)
 		return std::nullopt;
 	check(result);
 	return message(m, s);
@@ -593,7 +601,7 @@ public:
 	{
 		share_message m = SHARE_MESSAGE_INIT;
 
-		return detail::received(share_channel_take_back(get(), &m), m, {});
+		return detail::received(share_channel_take_back(get(), &m), m, {}, milliseconds{0});
 	}
 
 private:
@@ -613,7 +621,8 @@ public:
 	{
 		share_message m = SHARE_MESSAGE_INIT;
 
-		return detail::received(share_recv(get(), detail::timeout(limit), s.get(), &m), m, s);
+		return detail::received(share_recv(get(), detail::timeout(limit), s.get(), &m), m, s,
+					limit);
 	}
 	detail::iterator<const consumer> begin() const
 	{
@@ -662,7 +671,7 @@ public:
 		share_message m = SHARE_MESSAGE_INIT;
 		int r = share_call(get(), b.get(), data, size, detail::timeout(limit), s.get(), &m);
 
-		return detail::received(r, m, s);
+		return detail::received(r, m, s, limit);
 	}
 	std::optional<message> call(const void *data, std::size_t size,
 				    milliseconds limit = forever) const
@@ -685,7 +694,7 @@ public:
 		share_message m = SHARE_MESSAGE_INIT;
 		int r = share_next_request(get(), detail::timeout(limit), s.get(), &m);
 
-		return detail::received(r, m, s);
+		return detail::received(r, m, s, limit);
 	}
 	detail::iterator<const worker> begin() const { return detail::iterator<const worker>(this); }
 	detail::iterator<const worker> end() const noexcept { return {}; }

@@ -195,13 +195,19 @@ static void drop_references(struct sender *sender)
 	DETAIL_STAYS;
 	share_channel *ch = sender->ch;
 	struct channel_aside *a;
+	struct channel_sent sent;
 	struct fences fences;
 
 	for (uint32_t i = 0; sender->sent && i < ch->shape.in_flight; i++) {
-		if (!sender->sent[i].buffer)
+		/* who waits to send may be about to collect them, too */
+		sender_lock(ch);
+		sent = sender->sent[i];
+		sender->sent[i].buffer = NULL;
+		channel_unlock(ch);
+		if (!sent.buffer)
 			continue;
-		channel_given_fences(ch, sender->sent[i].given, &fences);
-		buffer_release_after(sender->sent[i].buffer, &fences, true);
+		channel_given_fences(ch, sent.given, &fences);
+		buffer_release_after(sent.buffer, &fences, true);
 	}
 	while ((a = STAILQ_FIRST(&sender->aside))) {
 		STAILQ_REMOVE_HEAD(&sender->aside, link);

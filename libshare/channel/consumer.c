@@ -187,7 +187,8 @@ static void stash(share_channel *ch, share_message *m)
 	no_buffer(m);
 	receiver = receiver_lock(ch);
 	STAILQ_INSERT_TAIL(&receiver->stash, s, link);
-	if (receiver->members->closed) /* by another thread: nobody would take it */
+	/* by another thread: nobody would take it */
+	if (receiver->members->given_up || receiver->members->closed)
 		receiver_drop_stash(receiver);
 	bell_ring(&ch->changed);
 	channel_unlock_and_end(ch);

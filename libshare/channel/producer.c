@@ -88,7 +88,8 @@ static bool is_there(struct sender *sender, const struct channel_target *to)
 static int put_again_unlocking(struct sender *sender, const share_outgoing *m,
 			       const struct sending *s)
 {
-	if (ring_producer_lacks_tickets(sender->ring))
+	/* the ring is the broker's then, and what is in it */
+	if (ring_producer_lacks_tickets(sender->ring) && !sender->members->given_up)
 		sender_reclaim_unlocking(sender, true);
 	return sender->members->given_up ? wait_given_up() : put(sender, m, s);
 }

@@ -336,29 +336,33 @@ static int fail_late(share_service *s)
 		    n);
 }
 
-/* With SHARE_EAGAIN, SHARE_EINVAL and SHARE_EINTR the call stays. */
-static int finish_call(share_pending *p, int timeout_ms, void *stream, share_message *out)
+/* *stays: the call is not over, and may be asked again. */
+static int finish_call(share_pending *p, int timeout_ms, void *stream, share_message *out,
+		       bool *stays)
 {
 	share_service *s = p->service;
 	share_message answer = SHARE_MESSAGE_INIT;
 	int64_t deadline = deadline_from(timeout_ms);
 	int r = wait_for_answer(s, p, deadline);
 
+	*stays = true;
+	if (r == SHARE_EINTR)
+		return r;
 	if (r == 0 && p->error != 0) {
 		r = fail(p->error, "%s", p->detail);
 	} else if (r == 0) {
 		answer = p->answer;
 		r = channel_order(&answer, stream, deadline_left(deadline));
-		if (r == SHARE_EINVAL || r == SHARE_EINTR) /* not a stream */
-			return r;
 		p->answer = answer;
+		/* not a stream, or one that could not wait now */
+		if (r == SHARE_EINVAL || r == SHARE_EAGAIN || r == SHARE_EINTR)
+			return r;
 		if (r == 0)
 			r = answer.error; /* an answer without its memory is none */
 	}
-	if (r == SHARE_EINTR)
-		return r;
 	if (r == SHARE_ETIMEDOUT && timeout_ms == 0)
 		return fail_constant(SHARE_EAGAIN, "the answer is not there yet");
+	*stays = false;
 	if (r == 0)
 		p->answer.channel = NULL; /* it is the caller's now */
 	put_call(p);
@@ -374,6 +378,7 @@ int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_mess
 	RANGE("share_call_finish", 0);
 	share_pending *taken = handle_take(p, HANDLE_PENDING);
 	share_service *s = taken ? service_enter(taken->service) : NULL;
+	bool stays = true;
 	int r = message_begin(out);
 
 	if (!taken)
@@ -381,8 +386,8 @@ int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_mess
 	if (client_is_forked(taken->client))
 		r = fail_fork();
 	else if (r == 0)
-		r = finish_call(taken, timeout_ms, stream, out);
-	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK || r == SHARE_EINTR)
+		r = finish_call(taken, timeout_ms, stream, out, &stays);
+	if (stays)
 		handle_keep(taken);
 	if (s)
 		service_leave(s);
@@ -402,6 +407,7 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 	RANGE("share_call", data_size);
 	int64_t deadline = deadline_from(timeout_ms);
 	share_pending *p;
+	bool stays;
 	int r = message_begin(out);
 
 	if (r == 0)
@@ -411,10 +417,12 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 	service_enter(s);
 	r = start_call(s, b, data, data_size, timeout_ms, stream, &p);
 	if (r == 0) {
-		r = finish_call(p, deadline_left(deadline), stream, out);
-		if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EINTR)
+		bool is_late = deadline_left(deadline) == 0;
+
+		r = finish_call(p, is_late ? 0 : deadline_left(deadline), stream, out, &stays);
+		if (stays)
 			put_call(p);
-		if (r == SHARE_EAGAIN && timeout_ms != 0)
+		if (r == SHARE_EAGAIN && is_late && timeout_ms != 0)
 			r = fail_late(s);
 	}
 	service_leave(s);

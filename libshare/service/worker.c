@@ -77,6 +77,9 @@ static int receive_any(share_service *s, int timeout_ms, share_message *out)
 		ch = service_hold_incoming(s);
 		r = channel_receive(ch, timeout_ms, out);
 		channel_let_go(ch);
+		/* another thread has opened it again, and given the old one up */
+		if (r == SHARE_ECANCELED && !atomic_load(&s->given_up))
+			r = SHARE_ESTALE;
 	} while (r == SHARE_ESTALE && (r = service_open_again(s, ch)) == 0);
 	return r;
 }

@@ -2,6 +2,8 @@
 
 /* Fences. A fence is two numbers, so the object is a value that a program can send by any means. */
 
+#include <limits.h>
+
 #include "python/src/core.h"
 
 struct fence {
@@ -49,14 +51,41 @@ static PyObject *reduce(PyObject *o, PyObject *ignored)
 /* ------------------------------------------------------------------------------------------- */
 /* Functions of the module, which are methods of Client in Python                              */
 
-/* Which device the stream is of: -1, it is a HostStream, or there is none. A stream that a
- * framework made is in the context that is current, so the number says no more than that it is one.
- */
+static int number_of(PyObject *o, const char *name)
+{
+	PyObject *found = o ? PyObject_GetAttrString(o, name) : NULL;
+	long n = found && PyLong_Check(found) ? PyLong_AsLong(found) : -1;
+
+	Py_XDECREF(found);
+	PyErr_Clear();
+	return n >= 0 && n < INT_MAX ? (int)n : -1;
+}
+
+/* As PyTorch, cuda.core and CuPy say it of their streams; -1: it does not say. */
+static int device_of(PyObject *given)
+{
+	PyObject *device = PyObject_GetAttrString(given, "device");
+	int n = number_of(device, "index");
+
+	PyErr_Clear();
+	if (n < 0)
+		n = number_of(device, "device_id");
+	Py_XDECREF(device);
+	return n < 0 ? number_of(given, "device_id") : n;
+}
+
+/* Which device the stream is of: -1, it is a HostStream, or there is none. A stream that was made
+ * is in a context, which says it itself; a default stream is one of each device. */
 static int ordinal_of(PyObject *given, const struct stream *stream)
 {
+	int n;
+
 	if (stream->owner && PyObject_TypeCheck(stream->owner, core.host_stream))
 		return -1;
-	return stream->p || stream->owner || (given && PyLong_Check(given)) ? 0 : -1;
+	if (!stream->p && !stream->owner && !(given && PyLong_Check(given)))
+		return -1;
+	n = given ? device_of(given) : -1;
+	return n < 0 ? 0 : n;
 }
 
 static bool parts(PyObject *args, struct client **client, struct fence **fence, PyObject **last)
@@ -72,7 +101,7 @@ PyObject *fence_record(PyObject *module, PyObject *args)
 	struct stream stream;
 	struct fence *self;
 	share_client *c;
-	int r;
+	int r, ordinal;
 
 	(void)module;
 	if (!PyArg_ParseTuple(args, "O!|O", core.client, &client, &given) ||
@@ -86,7 +115,8 @@ PyObject *fence_record(PyObject *module, PyObject *args)
 		Py_DECREF((PyObject *)self);
 		return NULL;
 	}
-	UNLOCKED(r = share_fence_record(c, ordinal_of(given, &stream), stream.p, &self->fence));
+	ordinal = ordinal_of(given, &stream);
+	UNLOCKED(r = share_fence_record(c, ordinal, stream.p, &self->fence));
 	if (!handle_leave(&client->handle, r))
 		Py_CLEAR(self);
 	return (PyObject *)self;
