@@ -556,11 +556,13 @@ static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_
 typedef struct share_alloc_options {
 	size_t size;
 	uint64_t alignment; /**< of this buffer, at least the pool's; 0: the pool's */
-	/** How long to wait at most where there is no memory that nobody uses: for what others give
-	 * back, for their work on it, and, if `stream` is NULL, for the work on what was found. 0
-	 * does not wait: SHARE_EAGAIN, or the reason why there is no memory. -1, which
-	 * SHARE_ALLOC_OPTIONS_INIT says, is up to a second for memory to be found, and no limit for
-	 * the work on what was found. That a driver makes memory is always waited for. */
+	/** How long to wait at most where there is no memory that nobody uses: for the work of
+	 * others on what they have given back, and, if `stream` is NULL, for the work on what was
+	 * found. What others still hold is not waited for (SHARE_ENOMEM). 0 does not wait:
+	 * SHARE_EAGAIN, or the reason why there is no memory; a limit that is over is
+	 * SHARE_ETIMEDOUT or SHARE_EAGAIN. -1, which SHARE_ALLOC_OPTIONS_INIT says, is up to a
+	 * second for memory to be found, and no limit for the work on what was found. That a driver
+	 * makes memory is always waited for. */
 	int32_t timeout_ms;
 	uint32_t reserved; /**< 0, else SHARE_EINVAL */
 } share_alloc_options;

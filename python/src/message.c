@@ -310,8 +310,9 @@ static void look(struct message *m, share_tensor *t)
 	int n;
 
 	m->header = 0;
-	n = b ? share_tensor_decode(bytes, size, t) : 0;
-	if (n > 0 && share_tensor_extent(t, &extent) == 0 && extent <= share_size(b)) {
+	/* of memory that is not there because of an error it was sent, too */
+	n = b || m->m.error != 0 ? share_tensor_decode(bytes, size, t) : 0;
+	if (n > 0 && share_tensor_extent(t, &extent) == 0 && (!b || extent <= share_size(b))) {
 		m->header = n;
 		return;
 	}

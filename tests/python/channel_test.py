@@ -369,12 +369,13 @@ def test_a_message_whose_producer_died_comes_with_the_error(pool, client):
         dies = member("producer", client.address, "c", """
 import threading
 s = c.host_stream(); s.launch(threading.Event().wait)
-member.send(pool.array(b"half"), stream=s); print("sent", flush=True); input()""")
+member.send(pool.empty(3, "int64", stream=s), meta={"job": 7}, stream=s); print("sent", flush=True); input()""")
         assert dies.stdout.readline() == "sent\n"
         kill(dies)
         with pytest.raises(libshare.OwnerDied) as e:
             rx.recv()
         assert e.value.message is not None and not e.value.message.closed
+        assert e.value.message.meta == {"job": 7} and e.value.message.array is None
         e.value.message.ack()
     del e
 
