@@ -417,12 +417,12 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 	service_enter(s);
 	r = start_call(s, b, data, data_size, timeout_ms, stream, &p);
 	if (r == 0) {
-		bool is_late = deadline_left(deadline) == 0;
+		int left = deadline_left(deadline);
 
-		r = finish_call(p, is_late ? 0 : deadline_left(deadline), stream, out, &stays);
+		r = finish_call(p, left, stream, out, &stays);
 		if (stays)
 			put_call(p);
-		if (r == SHARE_EAGAIN && is_late && timeout_ms != 0)
+		if (r == SHARE_EAGAIN && left == 0 && timeout_ms != 0)
 			r = fail_late(s);
 	}
 	service_leave(s);
