@@ -59,11 +59,8 @@ static bool allocate(struct ring_producer *p, enum channel_layout layout)
 	}
 	for (uint32_t i = 0; i < LISTS; i++)
 		p->lists[i] = (struct ring_list){TICKET_NONE, TICKET_NONE, TICKET_NONE, 0};
-	/* the lowest comes first */
-	for (uint32_t i = s->in_flight; i > 0; i--) {
-		p->tickets[i - 1].list = LIST_FREE;
-		p->free[p->n_free++] = (uint16_t)(i - 1);
-	}
+	for (uint32_t i = 0; i < s->in_flight; i++)
+		ring_put_free(p, (uint16_t)i);
 	return true;
 }
 
@@ -168,7 +165,7 @@ void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_
 static uint16_t take_ticket(struct ring_producer *p, const struct ring_message *m, void *reference,
 			    uint32_t deliveries)
 {
-	uint16_t ticket = p->free[--p->n_free];
+	uint16_t ticket = ring_take_free(p);
 	struct channel_ticket *shared = &p->shared_tickets[ticket];
 	struct ring_ticket *t = &p->tickets[ticket];
 	uint32_t version = t->version + 1;

@@ -100,8 +100,10 @@ struct ring_producer {
 	uint32_t wait_for; /* nothing is sent while fewer consumers than this are there */
 	uint64_t untold;   /* broadcast: dropped since the last one left, for who comes to know */
 
-	uint32_t n_free;
-	uint16_t *free;
+	/* The ticket that was free first is used first: so the line with its acknowledgement has
+	 * long been written by all, and is read once for all tickets in it. */
+	uint32_t n_free, first_free;
+	uint16_t *free; /* round */
 	struct ring_ticket *tickets;
 	struct channel_ticket *shared_tickets;
 	struct ring_owned_fence *fences; /* [ticket][as many as there are consumers] */
@@ -149,6 +151,23 @@ static inline bool ring_is_history(const struct ring_producer *p, const struct r
 static inline bool ring_drops(const struct ring_producer *p)
 {
 	return p->shape.when_full == SHARE_FULL_DROP;
+}
+
+static inline uint16_t ring_take_free(struct ring_producer *p)
+{
+	uint16_t ticket = p->free[p->first_free];
+
+	p->first_free = p->first_free + 1 < p->shape.in_flight ? p->first_free + 1 : 0;
+	p->n_free--;
+	return ticket;
+}
+
+static inline void ring_put_free(struct ring_producer *p, uint16_t ticket)
+{
+	uint32_t at = p->first_free + p->n_free++;
+
+	p->tickets[ticket].list = LIST_FREE;
+	p->free[at < p->shape.in_flight ? at : at - p->shape.in_flight] = ticket;
 }
 
 /* Tickets in use, for those who look at the channel. */

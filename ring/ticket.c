@@ -301,7 +301,6 @@ void ring_producer_retire(struct ring_producer *p, uint32_t ticket)
 	if (ticket >= p->shape.in_flight || p->tickets[ticket].list != LIST_RETURNED)
 		return;
 	atomic_store_explicit(&p->shared_tickets[ticket].buffer, 0, memory_order_release);
-	p->tickets[ticket].list = LIST_FREE;
-	p->free[p->n_free++] = (uint16_t)ticket;
+	ring_put_free(p, (uint16_t)ticket);
 	ring_show_in_flight(p);
 }

@@ -243,13 +243,20 @@ static int put_all_unlocking(struct sender *sender, const share_outgoing *messag
 	return (int)done;
 }
 
-/* Whether to take back what was acknowledged, after the message is on its way. Memory is wanted
- * soon, while it is warm; tickets alone only when many are gone, as to look for each message would
- * pull the lines of acknowledgements to and fro between us and consumers. */
-static bool is_worth_looking(const struct sender *sender, bool sent)
+#define COLLECT_AT_ONCE 64
+
+/* How many messages to take back, if they were acknowledged, after @sent messages are on their way.
+ * Memory is wanted soon, while it is warm: more of these than were sent, so that it keeps up; not
+ * many, so that nobody waits for it. Tickets alone are taken back when half of them are gone, and
+ * then many, as to look for each message would pull the lines of acknowledgements to and fro
+ * between us and consumers. */
+static size_t how_many_to_collect(const struct sender *sender, int sent)
 {
-	return sender->with_memory > 0 || !STAILQ_EMPTY(&sender->cooling) ||
-	       (sent && !ring_producer_has_plenty(sender->ring));
+	size_t few = 2 * (size_t)(sent > 0 ? sent : 1) + 2;
+
+	if (sent > 0 && !ring_producer_has_plenty(sender->ring))
+		return few > COLLECT_AT_ONCE ? few : COLLECT_AT_ONCE;
+	return sender->with_memory > 0 || !STAILQ_EMPTY(&sender->cooling) ? few : 0;
 }
 
 /* Those that are given and were not sent are the caller's still. */
@@ -282,6 +289,7 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 	struct sender *sender;
 	struct sending s = {.to = to, .timeout_ms = timeout_ms, .waits = timeout_ms != 0};
 	struct channel_returns returns;
+	size_t collect;
 	int r = channel_signal_for(ch, messages, n, stream, &s.fence), done;
 
 	if (r != 0)
@@ -317,11 +325,10 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 		background_rouse(sender);
 	}
 	returns.n = 0;
-	if (is_worth_looking(sender, done > 0)) {
+	collect = how_many_to_collect(sender, done);
+	if (collect > 0) {
 		sender_cool(sender, false);
-		/* more than were sent, so that it keeps up; not many, so that nobody waits for it
-		 */
-		sender_collect(sender, false, 2 * (size_t)(done > 0 ? done : 1) + 2, &returns);
+		sender_collect(sender, false, collect, &returns);
 	}
 	if (sender->backlog || ch->shape.mode != CHANNEL_BROADCAST)
 		sender_watch_backlog_unlocking(sender);

@@ -304,3 +304,16 @@ Test(ring_broadcast, a_consumer_has_moved_when_it_has_taken_or_acknowledged)
 	cr_assert_not(ring_producer_has_moved(producers[0], 0));
 	comes_back(1);
 }
+
+/* So that the line with its acknowledgement is not pulled to and fro between two processors. */
+Test(ring_broadcast, a_ticket_comes_again_when_all_others_have)
+{
+	rig(CHANNEL_BROADCAST, SHARE_FULL_BLOCK, 1);
+	for (uint64_t i = 0; i < 3 * shape.in_flight; i++) {
+		sends(i);
+		uses(0, i);
+		cr_assert_eq(message.ticket, i % shape.in_flight);
+		cr_assert_eq(message.version, i / shape.in_flight + 1);
+		comes_back(i);
+	}
+}

@@ -137,7 +137,7 @@ Test(ring_hostile, a_fence_on_no_timeline_is_none, .init = one_message)
 	comes_back(0);
 	cr_assert_eq(returned.n, 0);
 	sends(1);
-	row(0)->acks[0].word = UINT64_C(2) << 32 | 0x3fffffff;
+	row(0)->acks[1].word = UINT64_C(1) << 32 | 0x3fffffff;
 	comes_back(1);
 	cr_assert_eq(returned.n, 0);
 }
