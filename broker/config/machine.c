@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -67,23 +68,54 @@ static uint64_t least_limit(const char *root, const char *controller, char *grou
 	return least;
 }
 
+/* Whether "cpu,cpuacct,memory" has this one. */
+static bool has_controller(const char *list, const char *name)
+{
+	size_t size = strlen(name), n;
+
+	for (; *list; list += n + (list[n] == ',')) {
+		n = strcspn(list, ",");
+		if (n == size && memcmp(list, name, n) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* What a line "number:controllers:group" says. A hierarchy of several controllers is mounted by all
+ * their names, and mostly by each of them as well. */
+static uint64_t limit_of_line(const char *root, char *line)
+{
+	char *list = strchr(line, ':'), *group = list ? strchr(list + 1, ':') : NULL;
+	char mounted[PATH_MAX], copy[PATH_MAX];
+	uint64_t limit;
+
+	if (!group)
+		return UINT64_MAX;
+	*group++ = '\0';
+	list++;
+	if (*list == '\0')
+		return least_limit(root, "", group, "memory.max");
+	if (!has_controller(list, "memory"))
+		return UINT64_MAX;
+	snprintf(copy, sizeof(copy), "%s", group);
+	limit = least_limit(root, "/memory", copy, "memory.limit_in_bytes");
+	if (limit < UINT64_MAX)
+		return limit;
+	snprintf(mounted, sizeof(mounted), "/%s", list);
+	return least_limit(root, mounted, group, "memory.limit_in_bytes");
+}
+
 uint64_t machine_cgroup_limit(const char *root)
 {
 	uint64_t least = UINT64_MAX, limit;
-	char path[PATH_MAX], line[PATH_MAX], *group;
+	char path[PATH_MAX], line[PATH_MAX];
 	FILE *file;
 
 	snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
 	file = fopen(path, "re");
 	while (file && fgets(line, sizeof(line), file)) {
 		line[strcspn(line, "\n")] = '\0';
-		group = strstr(line, ":memory:");
-		limit = UINT64_MAX;
-		if (strncmp(line, "0::", 3) == 0)
-			limit = least_limit(root, "", line + 3, "memory.max");
-		else if (group)
-			limit = least_limit(root, "/memory", group + strlen(":memory:"),
-					    "memory.limit_in_bytes");
+		limit = limit_of_line(root, line);
 		least = limit < least ? limit : least;
 	}
 	if (file)

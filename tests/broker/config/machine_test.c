@@ -82,6 +82,17 @@ Test(machine, cgroups_of_version_1_have_limits_too)
 	cr_assert_eq(machine_cgroup_limit(root), 64 * MIB);
 }
 
+Test(machine, controllers_of_version_1_may_be_mounted_together)
+{
+	write_file("/proc/self/cgroup",
+		   "5:name=memory:/job\n4:cpu,cpuacct,memory:/job\n3:memory2:/job\n");
+	write_file("/sys/fs/cgroup/cpu,cpuacct,memory/job/memory.limit_in_bytes", "67108864\n");
+	cr_assert_eq(machine_cgroup_limit(root), 64 * MIB);
+	/* by its own name as well, which is the same */
+	write_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "33554432\n");
+	cr_assert_eq(machine_cgroup_limit(root), 32 * MIB);
+}
+
 Test(machine, the_default_limit_of_pools_is_half_of_the_cgroups_where_that_is_followed)
 {
 	struct config *c;
