@@ -236,8 +236,7 @@ void handle_reload(struct request *request)
 		answer(request, r);
 		return;
 	}
-	if (!client_may(request->client, RIGHT_MANAGE,
-			&(struct access_object){.kind = OBJECT_BROKER})) {
+	if (!request_may_operate(request->client)) {
 		request_fail(request, SHARE_EACCES,
 			     "only administrators may have the configuration read again "
 			     "(\"admins\")");

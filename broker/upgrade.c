@@ -59,8 +59,7 @@ void handle_upgrade(struct request *request)
 {
 	struct broker *b = request->broker;
 
-	if (!client_may(request->client, RIGHT_MANAGE,
-			&(struct access_object){.kind = OBJECT_BROKER}))
+	if (!request_may_operate(request->client))
 		request_fail(request, SHARE_EACCES,
 			     "only administrators may have the broker upgraded (\"admins\")");
 	else if (!b->keeper)

@@ -21,6 +21,7 @@
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/config/size.h"
 #include "broker/log/log.h"
@@ -61,16 +62,29 @@ static bool may_wait_for_others(struct request *r, const struct pool *p,
 	return trim_ask(r->broker, r->client, p, account, r->deferred_ms);
 }
 
+/* Whether so much more of it could be had if so much came back. */
+static bool would_do(const struct account *a, enum limit_kind resource, uint64_t back,
+		     uint64_t wanted)
+{
+	uint64_t limit = account_limit(a, resource);
+
+	return wanted <= limit && account_used(a, resource) - back <= limit - wanted;
+}
+
 /* Its own work that still runs on what it has given back, and is paid for until it is done. In a
- * pool that would hand that out if it were of the right size. */
+ * pool that would hand that out if it were of the right size. Of the broker's memory only the
+ * fences come back then. */
 static bool may_wait_for_work(struct request *r, const struct pool *p)
 {
 	const struct account *a = r->client->account;
-	uint64_t limit = account_limit(a, LIMIT_BYTES), gated = account_gated(a);
+	uint64_t gated = account_gated(a), fences = account_used(a, LIMIT_FENCES);
 
 	if (p->reuse != SHARE_REUSE_GATE || left_ms(r) == 0 || gated == 0 ||
-	    r->m->alloc.size > limit ||
-	    account_used(a, LIMIT_BYTES) - gated > limit - r->m->alloc.size)
+	    !would_do(a, LIMIT_BYTES, gated, r->m->alloc.size))
+		return false;
+	if (account_lacks_memory(a, LIMIT_BYTES) &&
+	    !would_do(a, LIMIT_MEMORY, price_of(LIMIT_FENCES, fences, 0),
+		      price_of(LIMIT_BYTES, 0, PRICE_BUFFER_OWN) + price_of(LIMIT_LEASES, 1, 0)))
 		return false;
 	if (!r->deferred_ms)
 		r->deferred_ms = clock_ms();

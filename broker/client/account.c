@@ -188,10 +188,11 @@ static bool may_add(struct account *a, enum limit_kind resource, uint64_t amount
 	bool may = has_room(a, resource, amount, beyond);
 	bool is_paid = beyond > 0 || price == 0 || has_room(a, LIMIT_MEMORY, price, 0);
 
+	if (may && is_paid)
+		return true;
 	a->lacks_memory &= ~(UINT32_C(1) << resource);
-	if (may && !is_paid)
-		a->lacks_memory |= UINT32_C(1) << resource;
-	return may && is_paid;
+	a->lacks_memory |= (uint32_t)may << resource;
+	return false;
 }
 
 bool account_may_add(struct account *a, enum limit_kind resource, uint64_t amount)

@@ -25,6 +25,7 @@
 #include "broker/client/end.h"
 #include "broker/client/price.h"
 #include "broker/client/records.h"
+#include "broker/client/request.h"
 #include "broker/log/log.h"
 
 #define HANDSHAKE_SECONDS 10
@@ -83,8 +84,6 @@ static void refuse(int socket, uid_t uid, int error, const char *why)
 	connection_farewell(socket, error, why);
 }
 
-static const struct access_object the_broker = {.kind = OBJECT_BROKER};
-
 /* An administrator at the limit may be an operator who wants to know why: HELLO tells. */
 static bool charge_connection(struct client *c, unsigned beyond)
 {
@@ -113,17 +112,12 @@ void client_return_admission(struct client *c)
 	charge_return(&c->admission.descriptors);
 }
 
-static bool may_operate(const struct client *c)
-{
-	return client_may(c, RIGHT_MANAGE, &the_broker);
-}
-
 static bool admit(struct client *c)
 {
 	enum limit_kind lacks;
 
 	c->admission.for_operator = broker_is_ending(c->broker);
-	if (c->admission.for_operator && !may_operate(c))
+	if (c->admission.for_operator && !request_may_operate(c))
 		return false;
 	if (charge_connection(c, 0))
 		return true;
@@ -131,7 +125,8 @@ static bool admit(struct client *c)
 	if (charge_connection(c, 0))
 		return true;
 	lacks = c->admission.lacks;
-	c->admission.for_operator = may_operate(c) && charge_connection(c, OPERATORS_BEYOND);
+	c->admission.for_operator =
+	    request_may_operate(c) && charge_connection(c, OPERATORS_BEYOND);
 	c->admission.lacks = lacks;
 	return c->admission.for_operator;
 }

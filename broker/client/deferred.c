@@ -27,8 +27,8 @@
 /* What it costs to handle one again, in the bytes that are charged for it. */
 #define AGAIN_BYTES 512
 
-/* Who reads the configuration again, so that there is more for all, is not refused for having too
- * much. */
+/* Who may read the configuration again, so that there is more for all, is not refused that for
+ * having too much of its own. */
 #define OPERATORS_BEYOND 65536
 
 struct deferred {
@@ -92,7 +92,7 @@ void request_defer(struct request *r, struct deferred_list *list)
 		return;
 	if (!charge_take_beyond(&p->charge, r->client->account, LIMIT_UNSENT,
 				sizeof(*p) + p->size + AGAIN_BYTES,
-				r->client->admission.for_operator ? OPERATORS_BEYOND : 0)) {
+				request_may_operate(r->client) ? OPERATORS_BEYOND : 0)) {
 		deferred_free(p);
 		request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");
 		return;

@@ -54,6 +54,9 @@ void request_reply_error(struct client *client, enum wire_type request, uint32_t
 WIRE_MESSAGES(DECLARE_HANDLER)
 #undef DECLARE_HANDLER
 
+/* Whether it may do what only administrators may. */
+bool request_may_operate(const struct client *c);
+
 /* Shared by handlers: each answers the request and returns false when it cannot be. */
 bool request_name(struct request *r, const struct wire_bytes *name);
 /* Whether this user may publish something of that name (RIGHT_PUBLISH) or make it (RIGHT_CREATE),

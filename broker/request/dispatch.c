@@ -63,7 +63,7 @@ static bool is_refused(const struct client *c, unsigned type)
 		return false;
 	default:
 		return blame_refuses(c->peer.uid, type, clock_coarse_ms()) &&
-		       !client_may(c, RIGHT_MANAGE, &(struct access_object){.kind = OBJECT_BROKER});
+		       !request_may_operate(c);
 	}
 }
 

@@ -21,12 +21,13 @@
 #define USERS  8
 #define LEAST  (16 * MIB / 64) /* that each has in any case */
 
-#define CONFIG(memory)                                                                 \
-	"{\"broker_memory\": \"" memory                                                \
-	"\", \"create_pools\": [\"*\"], \"limits\": "                                  \
-	"{\"watches\": 1000000, \"names\": 1000000, \"tokens\": 1000000}, \"pools\": " \
-	"[{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"1GiB\", "           \
-	"\"segment_size\": \"64MiB\", \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}"
+#define CONFIG(memory)                                                                      \
+	"{\"broker_memory\": \"" memory                                                     \
+	"\", \"create_pools\": [\"*\"], \"limits\": "                                       \
+	"{\"watches\": 1000000, \"names\": 1000000, \"tokens\": 1000000}, \"pools\": "      \
+	"[{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"1GiB\", "                \
+	"\"segment_size\": \"64MiB\", \"reuse\": \"gate\", \"access\": [{\"user\": \"*\", " \
+	"\"mode\": \"rw\"}]}]}"
 
 static share_client *client;
 
@@ -267,23 +268,38 @@ Test(broker_memory, the_next_broker_counts_what_the_one_before_has_counted)
 	}
 }
 
+#define MOST 40000
+static share_buffer *buffers[MOST];
+
+/* As many of this size as there is memory of the broker for; their number. */
+static int fill(share_pool *p, uint64_t size)
+{
+	int n = 0, r = 0;
+
+	while (n < MOST && (r = share_alloc(p, size, NULL, &buffers[n])) == 0)
+		n++;
+	check_eq(r, SHARE_EQUOTA);
+	check(n > 100);
+	return n;
+}
+
+static void release_all(int n)
+{
+	while (n > 0)
+		check_ok(share_release(buffers[--n], NULL));
+}
+
 /* Its connection would end with a release that is refused. */
 Test(broker_memory, who_has_as_much_as_it_may_have_gives_back_behind_its_work)
 {
-	enum { MOST = 40000 };
-	static share_buffer *buffers[MOST];
 	struct gate *gate = gate_new();
 	share_client *c = connect_as("full");
 	share_pool *p = open_pool(c);
 	share_host_stream *s;
-	int n = 0;
+	int n;
 
 	check_ok(share_host_stream_create(c, &s));
-	while (n < MOST && share_alloc(p, 64, NULL, &buffers[n]) == 0)
-		n++;
-	check(n > 100 && n < MOST);
-	for (int i = 0; i < 50; i++) /* for the operator, who is the same user */
-		check_ok(share_release(buffers[--n], NULL));
+	n = fill(p, 64);
 	/* as if others had come */
 	broker_write_config(CONFIG("1500KiB"));
 	check_ok(share_reload(client, NULL, NULL));
@@ -294,6 +310,67 @@ Test(broker_memory, who_has_as_much_as_it_may_have_gives_back_behind_its_work)
 	gate_open(gate);
 	check_ok(share_host_stream_synchronize(s));
 	until(used_of(client, "bytes") == 0);
+	share_host_stream_destroy(s);
+	share_pool_close(p);
+	share_disconnect(c);
+	gate_free(gate);
+}
+
+/* Whoever has too much can ask for the one thing that helps, and has lost nothing by it. */
+Test(broker_memory, an_operator_who_takes_all_may_have_the_configuration_read_again)
+{
+	share_pool *p = open_pool(client);
+	int64_t before = said("broker_memory_limit");
+	int n = fill(p, 64);
+
+	broker_write_config(CONFIG("1500KiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	check(said("broker_memory_limit") < before);
+	broker_write_config(CONFIG("8MiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	check(said("broker_memory_limit") > before);
+	check_ok(share_alloc(p, 64, NULL, &buffers[n++]));
+	release_all(n);
+	share_pool_close(p);
+}
+
+/* The last bytes as well, which are fewer than any other thing has. */
+static void take_the_rest(share_buffer *b)
+{
+	char text[512];
+	int r = 0;
+
+	for (int n = 1; r == 0 && n < 400; n++) {
+		snprintf(text, sizeof(text), "{\"a\": \"%0*d\"}", n, 0);
+		r = share_metadata_set(b, text);
+	}
+	check_eq(r, SHARE_EQUOTA);
+}
+
+/* What comes back when the work is done would not be enough, and the limit of time is longer than
+ * the test's. */
+Test(broker_memory, nobody_waits_for_memory_of_the_broker_that_cannot_come)
+{
+	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
+	struct gate *gate = gate_new();
+	share_client *c = connect_as("waits");
+	share_pool *p = open_pool(c);
+	share_buffer *b, *worked_on = allocate(p, 4096, NULL);
+	share_host_stream *s;
+	int n;
+
+	options.timeout_ms = 3600 * 1000;
+	check_ok(share_host_stream_create(c, &s));
+	gate_hold(gate, s);
+	check_ok(share_release(worked_on, s));
+	n = fill(p, 8192);
+	take_the_rest(buffers[0]);
+	check_eq(used_of(c, "fences"), 1);
+	check_eq(share_alloc_with(p, 8192, &options, NULL, &b), SHARE_EQUOTA);
+	check_detail("broker_memory");
+	gate_open(gate);
+	check_ok(share_host_stream_synchronize(s));
+	release_all(n);
 	share_host_stream_destroy(s);
 	share_pool_close(p);
 	share_disconnect(c);
