@@ -176,6 +176,12 @@ struct ring_return {
  */
 bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return *out);
 void ring_producer_retire(struct ring_producer *p, uint32_t ticket);
+/*
+ * Does both for the oldest messages of each lane, as long as there is nothing in them to be given
+ * back or waited for: no buffer, and acknowledged without a fence. How many, at most @limit, and
+ * their @references. Whatever is otherwise stays for ring_producer_reclaim().
+ */
+uint32_t ring_producer_retire_plain(struct ring_producer *p, uint32_t limit, void **references);
 
 struct ring_producer_stats {
 	uint64_t sent, dropped, redelivered, set_aside, left_behind, rejected;

@@ -68,9 +68,14 @@ uint32_t ring_choose(struct ring_producer *p, bool with_room, uint64_t rather_no
 	return best;
 }
 
-/* So that the load of everybody is what it is, as far as they acknowledge in order. */
+/* So that the load of everybody is what it is, as far as they acknowledge in order. Where there is
+ * no choice it does not matter. */
 static void look_at_loads(struct ring_producer *p)
 {
+	uint64_t who = p->consumers.admitted;
+
+	if ((who & (who - 1)) == 0)
+		return;
 	for (uint64_t lanes = p->busy; lanes; lanes &= lanes - 1) {
 		struct ring_list *l = &p->lists[__builtin_ctzll(lanes)];
 

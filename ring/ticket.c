@@ -296,6 +296,106 @@ bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return
 	return take_done(p, out);
 }
 
+/* ------------------------------------------------------------------------------------------- */
+/* What is no more than data                                                                   */
+
+static bool is_plain(const struct ring_ticket *t)
+{
+	return !t->buffer && !t->n_fences && !t->retained;
+}
+
+/* By all that it was sent to, and by nobody else: there is nothing to be noted of it. */
+static bool is_plainly_acknowledged(struct ring_producer *p, uint16_t ticket)
+{
+	const struct ring_ticket *t = &p->tickets[ticket];
+	uint64_t plain = (uint64_t)t->version << 32;
+
+	if (!is_plain(t))
+		return false;
+	if (p->shape.mode == CHANNEL_BROADCAST ? ring_is_unclaimed(p, t)
+					       : t->pending != RING_BIT(t->consumer))
+		return false;
+	for (uint64_t who = t->pending; who; who &= who - 1) {
+		struct ring_peer *peer = &p->peers[__builtin_ctzll(who)];
+		uint64_t word;
+
+		if (!is_known(p, peer))
+			return false;
+		word = atomic_load_explicit(&peer->row->acks[ticket].word, memory_order_acquire);
+		if (word != plain && !(MUTATION(any_version) && word != 0))
+			return false;
+	}
+	return true;
+}
+
+static void retire_at_once(struct ring_producer *p, uint16_t ticket)
+{
+	struct ring_ticket *t = &p->tickets[ticket];
+
+	for (uint64_t who = t->pending; who; who &= who - 1) {
+		struct ring_peer *peer = &p->peers[__builtin_ctzll(who)];
+
+		peer->acknowledged++;
+		if (p->shape.mode != CHANNEL_BROADCAST && peer->load > 0)
+			peer->load--;
+	}
+	t->pending = 0;
+	if (p->copies) { /* as ring_finish() does */
+		atomic_store_explicit(&ring_copy_of(p, ticket)->sequence, CHANNEL_COPY_FINISHED,
+				      memory_order_release);
+		atomic_store_explicit(&p->shared_tickets[ticket].buffer, 0, memory_order_release);
+	}
+	ring_put_free(p, ticket);
+}
+
+/* Of a lane, or of what is done. */
+static uint32_t retire_plain_of(struct ring_producer *p, uint32_t list, uint32_t limit,
+				void **references)
+{
+	struct ring_list *l = &p->lists[list];
+	uint16_t ticket = l->first;
+	uint32_t n = 0;
+
+	while (n < limit && ticket != TICKET_NONE) {
+		const struct ring_ticket *t = &p->tickets[ticket];
+
+		if (list == LIST_DONE ? t->set_aside || !is_plain(t)
+				      : !is_plainly_acknowledged(p, ticket))
+			break;
+
+		if (l->cursor == ticket)
+			l->cursor = t->next;
+		references[n++] = t->reference;
+		retire_at_once(p, ticket);
+		ticket = t->next;
+	}
+	if (n == 0)
+		return 0;
+	l->first = ticket;
+	l->n -= n;
+	if (ticket == TICKET_NONE)
+		l->last = TICKET_NONE;
+	else
+		p->tickets[ticket].previous = TICKET_NONE;
+	set_busy(p, list);
+	return n;
+}
+
+uint32_t ring_producer_retire_plain(struct ring_producer *p, uint32_t limit, void **references)
+{
+	uint32_t n = 0;
+
+	if (p->shape.history != 0)
+		return 0;
+	n = retire_plain_of(p, LIST_DONE, limit, references);
+	for (uint64_t lanes = p->busy; lanes && n < limit; lanes &= lanes - 1)
+		n +=
+		    retire_plain_of(p, (uint32_t)__builtin_ctzll(lanes), limit - n, references + n);
+	if (n > 0)
+		ring_show_in_flight(p);
+	return n;
+}
+
 void ring_producer_retire(struct ring_producer *p, uint32_t ticket)
 {
 	if (ticket >= p->shape.in_flight || p->tickets[ticket].list != LIST_RETURNED)

@@ -251,11 +251,37 @@ static void set_aside(struct sender *sender, const struct ring_return *ret,
 	free(a);
 }
 
+#define PLAIN_AT_ONCE 64
+
+/* What has neither memory nor anything to wait for. How many, at most @limit. */
+static size_t collect_plain(struct sender *sender, size_t limit)
+{
+	void *references[PLAIN_AT_ONCE];
+	size_t n = 0;
+	uint32_t got;
+
+	do {
+		got = ring_producer_retire_plain(
+		    sender->ring, limit - n < PLAIN_AT_ONCE ? (uint32_t)(limit - n) : PLAIN_AT_ONCE,
+		    references);
+		for (uint32_t i = 0; i < got; i++) {
+			struct channel_sent *sent = references[i];
+
+			sent->next = sender->unsent;
+			sender->unsent = sent;
+		}
+		n += got;
+	} while (got == PLAIN_AT_ONCE);
+	return n;
+}
+
 bool sender_collect(struct sender *sender, bool all, size_t limit, struct channel_returns *out)
 {
 	struct ring_return ret;
 
 	out->n = 0;
+	if (sender->with_memory == 0)
+		limit -= collect_plain(sender, limit);
 	while (limit-- > 0 && out->n < CHANNEL_RETURNS &&
 	       ring_producer_reclaim(sender->ring, all, &ret)) {
 		struct channel_return *r = &out->returns[out->n];

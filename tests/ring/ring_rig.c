@@ -112,6 +112,15 @@ int try_send(uint32_t producer, uint64_t number, uint32_t target)
 	return ring_producer_send(producers[producer], &m, target, (void *)(uintptr_t)number);
 }
 
+void sends_data(uint64_t number)
+{
+	struct ring_message m = {.data_size = sizeof(number)};
+
+	memcpy(m.data, &number, sizeof(number));
+	cr_assert_eq(ring_producer_send(producers[0], &m, 0, (void *)(uintptr_t)number), 0,
+		     "no room for %lu", (unsigned long)number);
+}
+
 void sends(uint64_t number)
 {
 	cr_assert_eq(try_send(0, number, 0), 0, "no room for %lu", (unsigned long)number);

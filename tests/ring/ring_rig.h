@@ -34,7 +34,8 @@ void producer_comes(uint32_t slot);
 void consumer_comes(uint32_t slot, bool oldest);
 
 int try_send(uint32_t producer, uint64_t number, uint32_t target);
-void sends(uint64_t number); /* by producer 0, and there is room */
+void sends(uint64_t number);      /* by producer 0, and there is room */
+void sends_data(uint64_t number); /* the same, of data alone */
 void sends_to(uint64_t number, uint32_t target);
 /* Into `message`. What ring_consumer_receive() says. */
 int try_receive(uint32_t consumer);

@@ -97,10 +97,26 @@ static void receive(uint32_t i, uint8_t how)
 				  (struct ring_fence){how, how}, how % 8 == 1);
 }
 
+static void retire_plain(void)
+{
+	void *references[3];
+	uint32_t n = ring_producer_retire_plain(producer, 3, references);
+
+	expect(n <= 3);
+	for (uint32_t i = 0; i < n; i++) {
+		uintptr_t reference = (uintptr_t)references[i];
+
+		expect(reference < n_sent && !is_back[reference]);
+		is_back[reference] = true;
+	}
+}
+
 static void reclaim(bool all, bool retire)
 {
 	struct ring_return back;
 
+	if (!retire)
+		retire_plain();
 	if (ring_producer_reclaim(producer, all, &back)) {
 		uintptr_t reference = (uintptr_t)back.reference;
 
