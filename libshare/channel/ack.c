@@ -288,6 +288,55 @@ static int ack_many(share_message *messages, size_t n, void *stream)
 	return first;
 }
 
+/* As give_up(), of a message without memory. */
+static bool give_up_data(struct receiver *receiver, share_message *m)
+{
+	uint32_t row = RECEIPT_ROW(m->receipt), ticket = RECEIPT_TICKET(m->receipt);
+	/* the program may have written into the message */
+	bool held =
+	    row < receiver->ch->shape.rows && ticket < receiver->ch->shape.in_flight &&
+	    ring_consumer_ack(receiver->ring, row, m->producer, ticket, RECEIPT_VERSION(m->receipt),
+			      (struct ring_fence){0, 0}, m->receipt & RECEIPT_RETAINED);
+
+	data_drop(receiver, m);
+	message_end(m);
+	return held;
+}
+
+static bool are_data(const share_message *messages, size_t n, const share_channel *handle)
+{
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].buffer || messages[i].channel != handle)
+			return false;
+	return true;
+}
+
+/* Messages without memory: there is no work on it that anything would come after. False if they are
+ * not such, or not in order. */
+static bool ack_data(share_message *messages, size_t n, int *r)
+{
+	share_channel *handle = messages[0].channel, *ch = channel_of(handle);
+	struct receiver *receiver;
+	uint32_t held = 0;
+
+	if (!handle || !are_data(messages, n, handle) || !handle_exists(handle, HANDLE_CHANNEL) ||
+	    ch->role != SHARE_CONSUMER || ch->before_ack || client_is_forked(ch->client))
+		return false;
+	receiver = receiver_lock(ch);
+	/* nothing of these keeps the channel for who has a copy */
+	if (!handle_exists(handle, HANDLE_CHANNEL)) {
+		channel_unlock(ch);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++)
+		held += give_up_data(receiver, &messages[i]);
+	receiver->members->held -= held;
+	receiver_wake_producers(receiver);
+	channel_unlock_and_end(ch);
+	*r = held == n ? 0 : fail(SHARE_EINVAL, GIVEN_UP);
+	return true;
+}
+
 /* Of a program that has larger messages than we know. */
 static int ack_larger(share_message *messages, size_t n, void *stream)
 {
@@ -317,7 +366,7 @@ int share_ack_many(share_message *messages, size_t n, void *stream)
 	if (!messages || n == 0)
 		return fail(SHARE_EINVAL, "there are no messages");
 	if (messages->size == sizeof(*messages))
-		return ack_many(messages, n, stream);
+		return ack_data(messages, n, &r) ? r : ack_many(messages, n, stream);
 	r = struct_check(share_message, messages);
 	return r != 0 ? r : ack_larger(messages, n, stream);
 }

@@ -107,6 +107,8 @@ void members_ring_doorbells(struct members *members, uint64_t slots)
 {
 	eventfd_t one;
 
+	if (__builtin_expect(!slots, true))
+		return;
 	for (; slots; slots &= slots - 1) {
 		const struct channel_peer *p = &members->peers[__builtin_ctzll(slots)];
 
