@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# An environment for the tests of the Python package: fresh, with NumPy, cuda-bindings, pytest and the
-# wheel; or, as an extension with sanitizers is not for a wheel, with the package from the tree and
+# An environment for the tests of the Python package: fresh, with NumPy, pyarrow, cuda-bindings, pytest and
+# the wheel; or, as an extension with sanitizers is not for a wheel, with the package from the tree and
 # that extension.
 #
 # usage: environment.sh FOLDER [EXTENSION]
@@ -16,7 +16,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 rm -rf "$folder"
 mkdir -p "$folder/staged"
 "${PYTHON:-python3}" -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet numpy cuda-bindings pytest
+"$folder/venv/bin/pip" install --quiet numpy pyarrow cuda-bindings pytest
 read -ra packages <<<"${SHARE_TEST_PACKAGES:-}"
 ((${#packages[@]} == 0)) || "$folder/venv/bin/pip" install --quiet "${packages[@]}"
 

@@ -18,7 +18,7 @@ def blocks(document):
 
 @pytest.mark.parametrize("document", ["README.md", "docs/python.md"])
 def test_what_is_shown_runs(document):
-    shown = [block for block in blocks(document) if "libshare.torch" not in block]
+    shown = [block for block in blocks(document) if "libshare.torch" not in block and "libshare.arrow" not in block]
     assert shown
     # the pieces of a document go on where the one before ended
     done = subprocess.run([sys.executable, "-c", "\n".join(shown)], text=True, cwd="/",
@@ -27,6 +27,20 @@ def test_what_is_shown_runs(document):
     assert done.stderr == ""
     if document == "README.md":
         assert done.stdout == "(1080, 1920, 3) {'n': 7}\n"
+
+
+def test_what_is_shown_of_tables_runs():
+    pytest.importorskip("pyarrow")
+    shown = [block for block in blocks("docs/python.md") if "libshare.arrow" in block]
+    assert shown
+    program = """if True:
+        import libshare
+        client = libshare.connect("embedded")
+        pool = client.pool("frames", kind="host", limit="64MiB")
+    """
+    done = subprocess.run([sys.executable, "-c", "\n".join([program, *shown])], text=True, cwd="/",
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
 TORCH = """

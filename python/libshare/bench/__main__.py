@@ -22,7 +22,8 @@ from . import figures, plot
 from .figures import Figure, Report
 
 #: Seconds that each may take.
-_LIMITS = {"calls": 120, "arrays": 300, "torch-cuda": 60, "weights": 600, "decoder": 300}
+_LIMITS = {"calls": 120, "arrays": 300, "torch-cuda": 60, "weights": 600, "decoder": 300,
+           "tables": 300}
 
 
 def _module(name: str) -> Any:
