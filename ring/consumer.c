@@ -493,12 +493,13 @@ void ring_consumer_sleep(struct ring_consumer *c, bool doorbell, struct ring_sle
 {
 	bool one = c->live && !(c->live & (c->live - 1));
 
-	*out = (struct ring_sleep){NULL, 0};
+	*out = (struct ring_sleep){NULL, 0, false};
 	if (one && !doorbell) {
 		out->word = &c->sources[__builtin_ctzll(c->live)].lane->bell;
 		out->value = atomic_load_explicit(out->word, memory_order_acquire);
 	}
-	ring_sleeper_announce(&c->sleeper, out->word ? CHANNEL_ON_FUTEX : CHANNEL_ON_DOORBELL);
+	out->unsure =
+	    !ring_sleeper_announce(&c->sleeper, out->word ? CHANNEL_ON_FUTEX : CHANNEL_ON_DOORBELL);
 }
 
 void ring_consumer_awake(struct ring_consumer *c)

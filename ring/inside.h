@@ -36,11 +36,13 @@ static inline void ring_barrier(void)
 struct ring_sleeper {
 	_Atomic uint32_t *word; /* in our page */
 	bool always;            /* this process cannot make others pass a barrier */
+	bool unsure;            /* it could not when it had to */
 	uint32_t idle;          /* things done since the last sleep */
 };
 
 void ring_sleeper_init(struct ring_sleeper *s, _Atomic uint32_t *word);
-void ring_sleeper_announce(struct ring_sleeper *s, enum channel_sleep state);
+/* False: others may not see it. */
+bool ring_sleeper_announce(struct ring_sleeper *s, enum channel_sleep state);
 void ring_sleeper_awake(struct ring_sleeper *s);
 void ring_sleeper_forget(struct ring_sleeper *s);
 

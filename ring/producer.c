@@ -451,19 +451,19 @@ void ring_producer_sleep(struct ring_producer *p, bool doorbell, struct ring_sle
 {
 	uint64_t who = who_must_act(p);
 
-	*out = (struct ring_sleep){NULL, 0};
+	*out = (struct ring_sleep){NULL, 0, false};
 	if (!doorbell && who && !(who & (who - 1))) {
 		const struct ring_peer *peer = &p->peers[__builtin_ctzll(who)];
 		struct ring_sleep sleep = {.word = &peer->ledger->bell};
 
 		sleep.value = atomic_load_explicit(sleep.word, memory_order_acquire);
-		ring_sleeper_announce(&p->sleeper, CHANNEL_ON_FUTEX);
+		sleep.unsure = !ring_sleeper_announce(&p->sleeper, CHANNEL_ON_FUTEX);
 		if (who_must_act(p) == who) {
 			*out = sleep;
 			return;
 		}
 	}
-	ring_sleeper_announce(&p->sleeper, CHANNEL_ON_DOORBELL);
+	out->unsure = !ring_sleeper_announce(&p->sleeper, CHANNEL_ON_DOORBELL);
 }
 
 void ring_producer_awake(struct ring_producer *p)

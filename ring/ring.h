@@ -152,6 +152,7 @@ bool ring_producer_has_backlog(const struct ring_producer *p);
 struct ring_sleep {
 	const _Atomic uint32_t *word;
 	uint32_t value;
+	bool unsure; /* others may not see it: look again after a while */
 };
 void ring_producer_sleep(struct ring_producer *p, bool doorbell, struct ring_sleep *out);
 void ring_producer_awake(struct ring_producer *p);

@@ -15,8 +15,8 @@
  * own, and sleeping is not made dearer by interrupting everybody.
  *
  * A process that could not register always passes barriers; one that cannot make others pass them
- * says from the start that it may sleep. Where a filter takes the call away later, sleepers look
- * again after a while in any case.
+ * says from the start that it may sleep. Where a filter takes the call away later, it fails, and
+ * the sleeper is told that it may not be seen.
  */
 
 #include <linux/membarrier.h>
@@ -56,7 +56,7 @@ static uint32_t number_of(uint32_t word)
 }
 
 /* What the caller looks at next is there if it was done by somebody who has not seen this. */
-void ring_sleeper_announce(struct ring_sleeper *s, enum channel_sleep state)
+bool ring_sleeper_announce(struct ring_sleeper *s, enum channel_sleep state)
 {
 	uint32_t before = atomic_load_explicit(s->word, memory_order_relaxed);
 
@@ -66,7 +66,8 @@ void ring_sleeper_announce(struct ring_sleeper *s, enum channel_sleep state)
 			      memory_order_relaxed);
 	ring_barrier();
 	if (!(before & CHANNEL_MAY_SLEEP))
-		membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+		s->unsure = membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
+	return !s->unsure;
 }
 
 void ring_sleeper_awake(struct ring_sleeper *s)

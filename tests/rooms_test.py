@@ -97,7 +97,7 @@ FACES = {
     "libshare/client": "client copies dispatch error inspect operation range room rpc struct",
     "libshare/order": "gpu_late order",
     "libshare/buffer": "buffer segment uses",
-    "libshare/channel": "channel message",
+    "libshare/channel": "channel message ready",
     "libshare/service": "",  # nobody needs one
     "broker/log": "log",
     "broker/journal": "generations journal object record record_types",

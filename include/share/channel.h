@@ -64,10 +64,8 @@ extern "C" {
  * can come any more. Whoever waits for somebody else then gets SHARE_EDISCONNECTED, within half a
  * second, as soon as nobody is left who could do what it waits for.
  *
- * Threads: as everywhere, every function may be called from any thread at any time, but
- * share_channel_close() only when no other call uses the handle. A thread that waits in
- * share_recv() or share_send() does not notice that the channel is closed: give these calls a time
- * limit, and look after each whether to go on.
+ * Threads: as everywhere, every function may be called from any thread at any time. Who waits in a
+ * channel that another thread closes gets SHARE_ECANCELED.
  */
 typedef struct share_channel share_channel;
 
@@ -557,11 +555,20 @@ int share_reject(share_message *m, void *stream);
 int share_channel_take_back(share_channel *ch, share_message *out);
 
 /**
- * A descriptor for event loops: it polls readable when share_recv() has something for this consumer
- * to do, or share_send() of this producer may find room. It has to be armed: after this call, and
- * before each time the descriptor is polled, call share_recv() with time limit 0 until it answers
- * SHARE_EAGAIN. A producer, whose `when_full` must not be SHARE_FULL_BLOCK, calls share_send()
- * until that answers SHARE_EAGAIN. Do not read, write or close it.
+ * A descriptor for event loops. It polls readable as long as a call that had to wait may have
+ * something to do:
+ *
+ * - of a consumer: share_recv(), until it answers SHARE_EAGAIN
+ * - of a producer: share_send(), until it answers SHARE_EAGAIN or SHARE_ETIMEDOUT; and of those of
+ *   share_channel_take_back(), share_channel_drain() and share_channel_flush() (time limit 0) that
+ *   have answered SHARE_EAGAIN, each until it does so again. Draining and flushing are told when
+ *   more messages are done with or were handed out, which need not be all
+ *
+ * So make each call that you wait with until it answers so, and poll then. It is readable at first.
+ * A producer that is not to wait itself says so by `when_full`, or by SHARE_FULL_BLOCK with a
+ * `send_timeout_ms` of 0. A consumer that keeps the producer waiting is left behind after
+ * `stall_ms` as if share_send() waited, and the producer is told. One thread at a time polls. Do
+ * not read, write or close it.
  *
  * @param ch  the channel
  * @return The descriptor, which belongs to the channel; or a negative error.

@@ -222,11 +222,17 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 		void *stream);
 
 /**
- * A descriptor for event loops: it polls readable when there is a request for a worker, or an
- * answer for a caller. It has to be armed like the descriptor of share_channel_get_fd(), by
- * share_next_request() or share_call_finish() with time limit 0. It does not tell a caller that all
- * workers have died with a request, so a caller should ask now and then. Do not read, write or
- * close it.
+ * A descriptor for event loops. It polls readable as long as a call that had to wait may have
+ * something to do:
+ *
+ * - of a worker: share_next_request(), until it answers SHARE_EAGAIN
+ * - of a caller: share_call_finish(), as a call was answered, or has failed because all workers
+ * that had it have died, until it answers SHARE_EAGAIN (time limit 0); and share_call_start(), if
+ * that has answered SHARE_EAGAIN for want of room, until it does so again, or has started a call
+ *
+ * So when it is readable, ask for each call that you wait for, start those that were refused, and
+ * poll then. Calls beyond SHARE_CALLS_MAX were not refused for want of room, and end with your own.
+ * One thread at a time polls. Do not read, write or close it.
  *
  * @param s  the service
  * @return The descriptor, which belongs to the service; or a negative error.

@@ -66,6 +66,8 @@ int channel_take_back(share_channel *ch, share_message *out)
 		a->receipt = ++sender->n_taken;
 		STAILQ_INSERT_TAIL(&sender->taken, a, link);
 	}
+	if (!a)
+		sender_arm(sender, READY_TAKE_BACK);
 	channel_unlock(ch);
 	if (!a)
 		return fail(SHARE_EAGAIN, "no message was delivered too often");

@@ -6,9 +6,10 @@
  * has nothing to do with a send that finds room.
  *
  * It sleeps in the kernel, on the doorbell and the pidfds of consumers. That a message has been
- * acknowledged wakes nobody who is not waiting for it, so as long as something is in flight it also
- * looks every now and then. Who waits for it, as share_reclaim() does, has the threads of all
- * channels look at once, and from then on with each acknowledgement.
+ * acknowledged wakes nobody who is not waiting for it, so as long as messages come and go it looks
+ * every now and then. When they do no more for a second or two, it waits for it as well, and does
+ * not wake up again before anybody does anything. Who waits for it, as share_reclaim() does, has
+ * the threads of all channels look at once, and from then on with each acknowledgement.
  */
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include "base/mutation.h"
 #include "base/thread.h"
 #include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
@@ -86,6 +88,42 @@ static bool drain(share_channel *ch)
 	return channel_drain_doorbell(ch);
 }
 
+/* There is something that nobody rings for. */
+static bool has_to_look(struct sender *sender)
+{
+	return members_are_out_of_date(sender->members) || !STAILQ_EMPTY(&sender->cooling) ||
+	       sender->background.wants_tickets || is_awaited(sender->ch) ||
+	       sender_clock_runs(sender);
+}
+
+/* Nothing has changed for long. From now on whoever sends says so, and whoever takes or
+ * acknowledges anything rings. That is announced before the last look. True when there was nothing.
+ */
+static bool rest_unlocking(struct sender *sender, uint32_t before, uint64_t last_sent)
+{
+	struct ring_sleep sleep = {.unsure = false};
+	uint64_t sent;
+
+	if (has_to_look(sender))
+		return false;
+	sender->background.idles = before > 0;
+	if (sender->background.idles && !MUTATION(rest_unannounced))
+		ring_producer_sleep(sender->ring, true, &sleep);
+	if (sender->background.idles)
+		sender_reclaim_unlocking(sender, true);
+	return in_flight(sender, &sent) == before && sent == last_sent && !sleep.unsure;
+}
+
+static void say_what_came_back_unlocking(struct sender *sender)
+{
+	share_channel *ch = sender->ch;
+
+	sender->ready.came_back = false;
+	channel_unlock(ch);
+	ch->came_back(ch->owner);
+	channel_lock(ch);
+}
+
 static void *keep(void *data)
 {
 	share_channel *ch = data;
@@ -93,6 +131,7 @@ static void *keep(void *data)
 	struct pollfd p = {.fd = ch->epoll, .events = POLLIN};
 	int look = LOOK_MS;
 	uint64_t last_sent = 0;
+	bool changed = false;
 
 	while (!sender->background.ends) {
 		uint32_t before, after;
@@ -100,27 +139,29 @@ static void *keep(void *data)
 		bool rests, rang;
 
 		before = in_flight(sender, &sent);
-		look = sent != last_sent || is_awaited(ch) ? LOOK_MS : 2 * look;
+		changed |= sent != last_sent || is_awaited(ch) || sender_clock_runs(sender);
+		look = changed ? LOOK_MS : 2 * look;
 		if (look > LOOK_LAST_MS)
 			look = LOOK_LAST_MS;
-		/* with nothing in flight for as long as that, whoever sends says so */
-		rests = before == 0 && look == LOOK_LAST_MS &&
-			!members_are_out_of_date(sender->members);
-		sender->background.rests = rests;
 		last_sent = sent;
+		rests = look == LOOK_LAST_MS && rest_unlocking(sender, before, sent);
+		sender->background.rests = rests;
 		p.revents = 0;
 		channel_unlock(ch);
 		buffers_look_again(ch->client);
 		poll(&p, 1, rests ? -1 : look);
 		rang = drain(ch);
 		sender = sender_lock(ch);
-		sender->background.rests = false;
+		sender->background.rests = sender->background.idles = false;
+		sender_awake(sender);
 		if (sender->background.ends)
 			break;
 		work_unlocking(sender);
 		after = in_flight(sender, &sent);
-		if (sender->armed && (rang || after < before))
-			eventfd_write(ch->room, 1);
+		changed = after < before;
+		sender_look_for_ready_unlocking(sender, rang || changed);
+		if (sender->ready.came_back)
+			say_what_came_back_unlocking(sender);
 	}
 	channel_unlock(ch);
 	return NULL;

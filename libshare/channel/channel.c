@@ -307,7 +307,7 @@ static int make_timer(struct members *members)
 	share_channel *ch = members->ch;
 	struct epoll_event in = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
 
-	if (ch->role == SHARE_PRODUCER || ch->timer >= 0)
+	if (ch->timer >= 0)
 		return 0;
 	ch->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (ch->timer >= 0 && epoll_ctl(ch->epoll, EPOLL_CTL_ADD, ch->timer, &in) == 0)
@@ -322,6 +322,11 @@ int channel_get_fd(share_channel *ch)
 	bool first;
 	int r;
 
+	if (members->sender) {
+		r = sender_get_fd(members->sender);
+		channel_unlock(ch);
+		return r;
+	}
 	r = make_timer(members);
 	first = r == 0 && !members->wants_fd;
 	members->wants_fd |= r == 0;
@@ -329,11 +334,9 @@ int channel_get_fd(share_channel *ch)
 	if (r != 0)
 		return r;
 	/* who has looked before, without us knowing what for, has to look again */
-	if (first && ch->role == SHARE_PRODUCER)
-		eventfd_write(ch->room, 1);
-	else if (first)
+	if (first)
 		channel_look_again_soon(ch);
-	return ch->role == SHARE_PRODUCER ? ch->room : ch->epoll;
+	return ch->epoll;
 }
 
 int share_channel_get_fd(share_channel *ch)

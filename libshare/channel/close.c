@@ -14,8 +14,6 @@
 #include "libshare/client/range.h"
 #include "pages/page.h"
 
-#define SLICE_MS 500
-
 /* ------------------------------------------------------------------------------------------- */
 /* Before it                                                                                   */
 
@@ -56,17 +54,21 @@ static int wait_for_unlocking(struct sender *sender, const struct goal *goal, in
 	while (!is_reached_unlocking(sender, goal)) {
 		int left = deadline_left(deadline), r = 0;
 
-		if (left == 0)
+		if (left == 0 &&
+		    (!sender_arm(sender, READY_DRAIN) || !is_reached_unlocking(sender, goal)))
 			return SHARE_ETIMEDOUT;
+		if (left == 0) {
+			sender_disarm(sender, READY_DRAIN);
+			return 0;
+		}
 		r = look_for_others(sender, goal);
 		if (r < 0)
 			return r;
 		if (members_are_out_of_date(sender->members))
 			r = members_sync_until_unlocking(sender->members, deadline);
 		else
-			r = members_wait_unlocking(sender->members,
-						   left > 0 && left < SLICE_MS ? left : SLICE_MS);
-		if (r >= 0 && sender->members->given_up)
+			r = members_wait_unlocking(sender->members, left);
+		if (sender->members->given_up)
 			r = wait_given_up();
 		if (r < 0)
 			return r;

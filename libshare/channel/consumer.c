@@ -421,15 +421,26 @@ static int look_for_broker_unlocking(struct receiver *receiver, share_message *o
 	return r == 0 ? members_look_for_broker(receiver->members) : r;
 }
 
+/* How long to sleep at most; -1: until somebody rings. That is for who sleeps where all ring of
+ * whom it may have to hear: producers, the broker of others, and what is left of those that have
+ * died. */
+static int longest_sleep(const struct receiver *receiver, const struct ring_sleep *s)
+{
+	if (receiver->slow || receiver->orphans.waiting > 0)
+		return SLOW_MS;
+	return s->word || s->unsure ? SLICE_MS : -1;
+}
+
 /* 0, or an error: the wait is to end. */
 static int sleep_for_a_slice_unlocking(struct receiver *receiver, const struct ring_sleep *s,
 				       int left)
 {
-	int most = receiver->slow || receiver->orphans.waiting > 0 ? SLOW_MS : SLICE_MS,
-	    slice = left >= 0 && left < most ? left : most,
+	int most = longest_sleep(receiver, s),
+	    slice = most < 0 || (left >= 0 && left < most) ? left : most,
 	    r = members_sleep_unlocking(receiver->members, s, slice);
 
 	receiver->orphans.asked = false;
+	receiver->sleeps_long = r == 1;
 	if (r == 1)
 		members_look_for_deaths(receiver->members);
 	return r < 0 ? r : 0;
@@ -443,13 +454,14 @@ static int sleep_unlocking(struct receiver *receiver, int64_t deadline, share_me
 	struct ring_sleep s;
 
 	if (members->asleep)
-		return members_wait_unlocking(members,
-					      left >= 0 && left < SLICE_MS ? left : SLICE_MS);
+		return members_wait_unlocking(members, left);
 	members->sleeper = waiter_take(receiver->ch->client);
 	if (!members->sleeper)
 		return SHARE_ENOMEM;
 	members->asleep = true;
-	ring_consumer_sleep(receiver->ring, members->wants_fd, &s);
+	ring_consumer_sleep(
+	    receiver->ring,
+	    members->wants_fd || (receiver->sleeps_long && waiter_can_poll(members->sleeper)), &s);
 	r = look_unlocking(receiver, out);
 	if (r == 0 && (receiver->slow || !members_are_out_of_date(members)))
 		r = sleep_for_a_slice_unlocking(receiver, &s, left);
@@ -506,6 +518,7 @@ static int wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t dea
 			  share_message *out)
 {
 	int r = receiver->members->given_up ? wait_given_up() : look_unlocking(receiver, out);
+	bool slept = false;
 
 	if (r == 0 && timeout_ms != LOOK_ONLY)
 		r = look_for_broker_unlocking(receiver, out);
@@ -513,7 +526,9 @@ static int wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t dea
 		r = spin_unlocking(receiver, out);
 	if (r == 0 && timeout_ms == 0)
 		r = arm_unlocking(receiver, out);
-	while (r == 0 && deadline != 0 && deadline_left(deadline) != 0) {
+	receiver->sleeps_long = false;
+	while (r == 0 && deadline != 0 && deadline_left(deadline) != 0 && !receiver->look_again) {
+		slept = true;
 		r = sleep_unlocking(receiver, deadline, out);
 		if (r == 0 && receiver->members->given_up)
 			r = wait_given_up();
@@ -522,6 +537,11 @@ static int wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t dea
 		if (r == 0)
 			r = look_for_broker_unlocking(receiver, out);
 	}
+	/* the sleep was announced in place of the event loop's, which has to look now */
+	if (slept && receiver->members->wants_fd)
+		receiver_look_again(receiver, 0);
+	if (r == 0)
+		receiver->look_again = false;
 	return r == 0 ? nothing_yet(receiver, timeout_ms) : r;
 }
 

@@ -72,6 +72,14 @@ void channel_set_call(share_channel *ch, uint32_t index, uint32_t value)
 			      memory_order_release);
 }
 
+void channel_set_came_back(share_channel *ch, void *owner, void (*came_back)(void *owner))
+{
+	channel_lock(ch);
+	ch->owner = owner;
+	ch->came_back = came_back;
+	channel_unlock(ch);
+}
+
 void channel_set_owner(share_channel *ch, void *owner,
 		       void (*before_ack)(void *owner, share_message *m))
 {

@@ -2,12 +2,14 @@
 #ifndef LIBSHARE_CHANNEL_INSIDE_H
 #define LIBSHARE_CHANNEL_INSIDE_H
 
+#include "libshare/channel/ready.h"
 #include "libshare/channel/state.h"
 
 /*
  * What the files of this room share. lock.c has the doors to a channel's state, channel.c opens and
  * close.c ends; members.c and sync.c know who else takes part; producer.c, patience.c, returns.c,
- * abandon.c, aside.c and background.c are the sender; consumer.c, lent.c and ack.c the receiver;
+ * abandon.c, aside.c, ready.c and
+ * background.c are the sender; consumer.c, lent.c and ack.c the receiver;
  * sleep.c waits for the other side.
  *
  * The rule of the lock. A `struct members *`, `struct sender *` or `struct receiver *` is only had
@@ -176,7 +178,9 @@ const char *sender_name(const struct sender *sender, uint64_t who, char out[SEND
 /* Says who is in the way: SHARE_ETIMEDOUT, or SHARE_EAGAIN. */
 int sender_no_room(struct sender *sender, bool timed_out);
 /* Says how long to sleep before looking again, of what is @left; -1 is no limit. */
-int sender_slice(const struct sender *sender, int left);
+int sender_slice(struct sender *sender, int left);
+/* Whether the time alone changes something for who waits for room. */
+bool sender_clock_runs(struct sender *sender);
 
 /* ------------------------------------------------------------------------------------------- */
 /* abandon.c                                                                                   */
@@ -245,6 +249,27 @@ void sender_watch_backlog_unlocking(struct sender *sender);
 bool sender_wants_doorbell(const struct sender *sender);
 /* The sender is awake, unless somebody else still has to be told. */
 void sender_awake(struct sender *sender);
+
+/* ------------------------------------------------------------------------------------------- */
+/* ready.c                                                                                     */
+
+/* A call is to answer that it may be made again later, and the event loop will be told when. Called
+ * before it is looked for the last time whether it can be done; false: nobody wants to be told, so
+ * that the look may be spared. */
+bool sender_arm(struct sender *sender, uint32_t call);
+/* The call has not answered so after all. */
+void sender_disarm(struct sender *sender, uint32_t call);
+/* Whether consumers are to ring for it. */
+bool sender_waits_to_tell(const struct sender *sender);
+/* In the background thread: tells what there is to tell by now. @rang: consumers have done
+ * something.
+ */
+void sender_look_for_ready_unlocking(struct sender *sender, bool rang);
+/* A message was sent, though one was refused before. */
+void sender_found_room(struct sender *sender);
+/* A message was set aside. */
+void sender_has_set_aside(struct sender *sender);
+int sender_get_fd(struct sender *sender);
 
 /* ------------------------------------------------------------------------------------------- */
 /* background.c                                                                                */

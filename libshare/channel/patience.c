@@ -210,7 +210,7 @@ void sender_tell_of_stall_unlocking(struct sender *sender)
 	share_client *c = sender->ch->client;
 
 	if (sender->patience.told || !sender->patience.full_since ||
-	    (sender->blocked == 0 && !sender->armed) ||
+	    (sender->blocked == 0 && !(sender->ready.armed & READY_SEND)) ||
 	    clock_coarse_ms() - sender->patience.full_since < TELL_AFTER_MS ||
 	    c->version < WIRE_VERSION_CHANNEL_STALLED)
 		return;
@@ -273,11 +273,31 @@ int sender_no_room(struct sender *sender, bool timed_out)
 				 : "consumers have yet to receive as many messages as may wait");
 }
 
-int sender_slice(const struct sender *sender, int left)
+/* Consumers are waited for, and may be left behind. */
+static bool some_lose_patience(struct sender *sender)
 {
+	return sender->ch->stall_ms != UINT32_MAX && ring_producer_holdups(sender->ring) != 0;
+}
+
+bool sender_clock_runs(struct sender *sender)
+{
+	bool tells = sender->ch->client->version >= WIRE_VERSION_CHANNEL_STALLED;
+
+	if (!sender->patience.full_since ||
+	    (sender->blocked == 0 && !(sender->ready.armed & READY_SEND)))
+		return false;
+	return (tells && !sender->patience.told) || some_lose_patience(sender);
+}
+
+int sender_slice(struct sender *sender, int left)
+{
+	bool asks_again = sender->background.abandon_at > clock_coarse_ms();
 	int slice = STAILQ_EMPTY(&sender->cooling) ? SLICE_MS : COOLING_SLICE_MS;
 
 	if (sender->patience.least_ms / 2 < (uint32_t)slice)
 		slice = (int)(sender->patience.least_ms / 2) + 1;
+	/* else the background thread wakes us */
+	if (STAILQ_EMPTY(&sender->cooling) && !asks_again && !some_lose_patience(sender))
+		return left;
 	return left >= 0 && left < slice ? left : slice;
 }

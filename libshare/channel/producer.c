@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "base/clock.h"
 #include "base/mutation.h"
@@ -132,29 +131,24 @@ static int sleep_unlocking(struct sender *sender, const share_outgoing *m, const
 	return r;
 }
 
-/* For an event loop: tells when there may be room. As put(). */
+/* For an event loop, which is told when there may be room. As put(). */
 static int arm_unlocking(struct sender *sender, const share_outgoing *m, const struct sending *s)
 {
-	struct ring_sleep sleep;
-	eventfd_t ignored;
-	int r;
-
-	if (!sender->members->wants_fd)
-		return -EAGAIN;
-	eventfd_read(sender->ch->room, &ignored);
-	sender->armed = true;
-	ring_producer_sleep(sender->ring, true, &sleep);
-	r = put_again_unlocking(sender, m, s);
-	sender->armed = r == -EAGAIN;
-	if (r >= 0)
-		sender_awake(sender);
-	return r;
+	return sender_arm(sender, READY_SEND) ? put_again_unlocking(sender, m, s) : -EAGAIN;
 }
 
 static int not_told(void)
 {
 	return fail_constant(SHARE_ETIMEDOUT,
 			     "the broker has not said within the time limit who takes part");
+}
+
+/* The broker does not know a member any more that another thread has given up. */
+static int sync_failed(const struct sender *sender, int r)
+{
+	if (sender->members->given_up)
+		return wait_given_up();
+	return r == 1 ? not_told() : r;
 }
 
 /* One message that did not fit at once: 0, NEEDS_LEASE or an error. */
@@ -164,12 +158,12 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 	int64_t deadline = s->waits ? deadline_from(s->timeout_ms) : -1;
 
 	for (;;) {
-		int r, left;
+		int r, left = s->waits ? deadline_left(deadline) : 0;
 
 		if (members_are_out_of_date(sender->members)) {
 			r = members_sync_until_unlocking(sender->members, s->waits ? deadline : -1);
 			if (r != 0)
-				return r == 1 ? not_told() : r;
+				return sync_failed(sender, r);
 		}
 		if (s->to && !is_there(sender, s->to))
 			return fail(SHARE_ENOENT, "that consumer is not there any more");
@@ -186,14 +180,12 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 			if (members_are_out_of_date(sender->members))
 				continue;
 		}
-		if (r == -EAGAIN && !s->waits)
-			r = arm_unlocking(sender, m, s);
-		else if (r == -EAGAIN && (left = deadline_left(deadline)) != 0)
+		if (r == -EAGAIN && left != 0)
 			r = sleep_unlocking(sender, m, s, left);
 		else if (r == -EAGAIN)
-			return sender_no_room(sender, true);
-		if (r == -EAGAIN && !s->waits)
-			return sender_no_room(sender, false);
+			r = arm_unlocking(sender, m, s);
+		if (r == -EAGAIN && left == 0)
+			return sender_no_room(sender, s->waits);
 		if (r == -ENOENT)
 			return fail(SHARE_ENOENT, "that consumer is not there any more");
 		if (r != -EAGAIN)
@@ -301,8 +293,8 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 	if (members_are_out_of_date(sender->members) && !MUTATION(send_without_looking))
 		r = members_sync_until_unlocking(sender->members,
 						 timeout_ms > 0 ? deadline_from(timeout_ms) : -1);
-	if (r == 1)
-		r = not_told();
+	if (r != 0)
+		r = sync_failed(sender, r);
 	if (r == 0 && to && !is_there(sender, to))
 		r = fail(SHARE_ENOENT, "there is no such consumer");
 	done = r != 0 ? r : put_all_unlocking(sender, messages, n, &s);
@@ -318,10 +310,8 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 	if (done > 0) {
 		members_ring_doorbells(sender->members, ring_producer_wake(sender->ring));
 		sender_has_room(sender);
-		if (sender->armed) {
-			sender->armed = false;
-			sender_awake(sender);
-		}
+		if (sender->ready.armed & (READY_SEND | READY_REFUSED) || sender->ready.of_service)
+			sender_found_room(sender);
 		background_rouse(sender);
 	}
 	returns.n = 0;

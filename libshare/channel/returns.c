@@ -240,6 +240,7 @@ static void set_aside(struct sender *sender, const struct ring_return *ret,
 		STAILQ_INSERT_TAIL(&sender->aside, a, link);
 		out->buffer = NULL;
 		sender->n_aside++;
+		sender_has_set_aside(sender);
 	}
 	if (sender->n_aside <= sender->ch->shape.in_flight)
 		return;
@@ -355,7 +356,8 @@ void sender_watch_backlog_unlocking(struct sender *sender)
 
 bool sender_wants_doorbell(const struct sender *sender)
 {
-	return sender->armed || sender->backlog || sender->awaited || sender->drains > 0;
+	return sender_waits_to_tell(sender) || sender->background.idles || sender->backlog ||
+	       sender->awaited || sender->drains > 0;
 }
 
 void sender_awake(struct sender *sender)

@@ -57,10 +57,22 @@ int members_sleep_unlocking(struct members *members, const struct ring_sleep *s,
 
 void receiver_look_again(struct receiver *receiver, int ms)
 {
-	struct itimerspec soon = {.it_value.tv_nsec = (long)ms * 1000000};
+	struct itimerspec soon = {.it_value.tv_nsec = ms > 0 ? (long)ms * 1000000 : 1};
 
 	if (receiver->ch->timer >= 0)
 		timerfd_settime(receiver->ch->timer, 0, &soon, NULL);
+}
+
+void channel_look_again(share_channel *ch)
+{
+	struct receiver *receiver = receiver_lock(ch);
+
+	receiver->look_again = true;
+	if (receiver->members->sleeper)
+		waiter_wake(receiver->members->sleeper);
+	bell_ring(&ch->changed);
+	receiver_look_again(receiver, 0);
+	channel_unlock(ch);
 }
 
 void channel_look_again_soon(share_channel *ch)

@@ -63,10 +63,11 @@ struct share_channel {
 	int doorbell; /* an epoll that is readable when our bell has rung, or the broker is lost */
 	int epoll;    /* has the doorbell, `wakeup`, pidfds of peers and the timer */
 	int wakeup;   /* wakes the background thread of a producer */
-	int room;     /* tells the event loop of a producer that there may be room */
+	int room;     /* tells the event loop of a producer (ready.c) */
 	_Atomic int timer; /* for the event loop of a consumer; -1 until that asks */
 	void *owner;
 	void (*before_ack)(void *owner, share_message *m);
+	void (*came_back)(void *owner);
 
 	pthread_mutex_t lock;
 	struct bell changed; /* whoever waits looks again */
@@ -184,8 +185,20 @@ struct patience {
 struct background {
 	pthread_t thread;
 	bool rests, ends;
+	bool idles; /* what is in flight has not changed for long: it rests, and is rung for */
 	bool wants_tickets; /* it is to get those of consumers that were left behind (abandon.c) */
 	int64_t abandon_at; /* it does not ask for them before this time */
+};
+
+/* Calls of which an event loop is told when they are to be made again, bit by bit. */
+enum ready {
+	READY_SEND = 1 << 0,
+	READY_TAKE_BACK = 1 << 1,
+	READY_DRAIN = 1 << 2, /* and flush */
+	READY_CALLS = READY_SEND | READY_TAKE_BACK | READY_DRAIN,
+	READY_REFUSED = 1 << 3, /* armed: sending was, before there was an event loop */
+	READY_UNKNOWN =
+	    1 << 4, /* told: it was just made, and any call may have been refused before */
 };
 
 struct sender {
@@ -202,11 +215,17 @@ struct sender {
 	LIST_HEAD(, channel_owner) owners;
 	struct patience patience;
 	struct background background;
-	bool armed;       /* an event loop waits for room */
-	uint32_t blocked; /* threads that wait for room */
-	bool backlog;     /* messages wait for consumers to have room */
-	bool awaited;     /* somebody wants to be the last to have what is in flight */
-	uint32_t drains;  /* threads that wait for acknowledgements */
+	struct {
+		uint32_t armed, told; /* enum ready */
+		uint64_t done;        /* when draining was armed: how many were, */
+		uint32_t waiting;     /* and how many waited for consumers */
+		bool of_service;
+		bool came_back; /* of a service: something was set aside, and that was not said */
+	} ready;                /* what an event loop is told (ready.c) */
+	uint32_t blocked;       /* threads that wait for room */
+	bool backlog;           /* messages wait for consumers to have room */
+	bool awaited;           /* somebody wants to be the last to have what is in flight */
+	uint32_t drains;        /* threads that wait for acknowledgements */
 };
 
 /* ------------------------------------------------------------------------------------------- */
@@ -256,6 +275,8 @@ struct receiver {
 	unsigned looks;
 	unsigned in_vain; /* spins for nothing, one after the other */
 	/* What the broker has said last of orphans: messages of producers that are gone. */
+	bool sleeps_long; /* nobody has rung for a while */
+	bool look_again;  /* a service has something else to look at */
 	struct {
 		bool wanted; /* the next question asks for one: there is nothing else */
 		bool asked;  /* so did the last one that was answered, and nothing has changed since

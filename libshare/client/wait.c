@@ -254,11 +254,16 @@ bool waiter_sleep(struct waiter *w, const struct word_sleep *s, uint32_t woken, 
 								   : SLICE_WITHOUT_WAITV_MS);
 }
 
-void waiter_at_poll(struct waiter *w)
+bool waiter_can_poll(struct waiter *w)
 {
 	if (w->fd < 0)
 		w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	atomic_store(&w->polls, w->fd >= 0);
+	return w->fd >= 0;
+}
+
+void waiter_at_poll(struct waiter *w)
+{
+	atomic_store(&w->polls, waiter_can_poll(w));
 }
 
 int waiter_poll(struct waiter *w, int fd, int timeout_ms)

@@ -86,6 +86,7 @@ uint32_t waiter_at_word(struct waiter *w, const _Atomic uint32_t *word);
 /* The same in poll(), until @fd is readable: 0, or an error. Where whoever wakes takes a lock to
  * find the waiter, waiter_at_poll() is called with it before. */
 void waiter_at_poll(struct waiter *w);
+bool waiter_can_poll(struct waiter *w); /* else this process has no descriptor left */
 int waiter_poll(struct waiter *w, int fd, int timeout_ms);
 
 #endif

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 #include "base/descriptor.h"
 #include "libshare/buffer/buffer.h"
@@ -34,16 +35,49 @@ share_channel *service_hold_incoming(share_service *s)
 	return ch;
 }
 
-static int watch(share_service *s, share_channel *ch)
+/* 0, or negative errno. */
+static int add(share_service *s, int fd)
 {
 	struct epoll_event in = {.events = EPOLLIN};
-	int fd = channel_get_fd(ch);
+
+	return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &in) == 0 ? 0 : -errno;
+}
+
+static int watch(share_service *s, share_channel *ch)
+{
+	int fd = channel_get_fd(ch), r;
 
 	if (fd < 0)
 		return fd;
-	return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &in) == 0
-		   ? 0
-		   : fail_system(-errno, "opening a channel again");
+	r = add(s, fd);
+	return r == 0 ? 0 : fail_system(r, "opening a channel again");
+}
+
+/* With the lock held, as the other one. 0 or an error. */
+static int make_descriptor_locked(share_service *s)
+{
+	int r = 0;
+
+	s->epoll = epoll_create1(EPOLL_CLOEXEC);
+	s->others = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->epoll < 0 || s->others < 0)
+		r = -errno;
+	if (r == 0)
+		r = add(s, s->others);
+	if (r == 0 && s->role == SHARE_CALLER)
+		r = add(s, channel_get_room_fd(s->requests));
+	if (r != 0)
+		r = fail_system(r, "making a descriptor for a service");
+	if (r == 0)
+		r = watch(s, *incoming_of(s));
+	if (r != 0) {
+		s->epoll = fd_close(s->epoll);
+		s->others = fd_close(s->others);
+		return r;
+	}
+	/* answers may be here that no receiver will find */
+	eventfd_write(s->others, 1);
+	return 0;
 }
 
 /* As it is: it lasts as long as we are in it. */
@@ -135,13 +169,8 @@ int share_service_get_fd(share_service *s)
 	if (r != 0)
 		return r;
 	pthread_mutex_lock(&s->lock);
-	if (s->epoll < 0) {
-		s->epoll = epoll_create1(EPOLL_CLOEXEC);
-		r = s->epoll < 0 ? fail_system(-errno, "making a descriptor for a service")
-				 : watch(s, *incoming_of(s));
-		if (r != 0)
-			s->epoll = fd_close(s->epoll);
-	}
+	if (s->epoll < 0)
+		r = make_descriptor_locked(s);
 	pthread_mutex_unlock(&s->lock);
 	return r != 0 ? r : s->epoll;
 }

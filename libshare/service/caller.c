@@ -12,15 +12,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
 #include "libshare/client/range.h"
 #include "libshare/service/inside.h"
-
-/* Requests that were delivered too often come back without waking anybody. */
-#define LOOK_FOR_RETURNS_MS 100
 
 /* With the lock of the service held, as all in this file whose names end so. */
 static void end_call_locked(share_pending *p, int error, const char *detail)
@@ -42,8 +40,16 @@ static share_pending *find_locked(share_service *s, uint32_t index, uint32_t cal
 	return p && p->waiting && p->call == call ? p : NULL;
 }
 
+/* By whoever asks for @asked, and perhaps for no other. */
+static void tell_others_locked(const share_service *s, const share_pending *p,
+			       const share_pending *asked)
+{
+	if (p && p != asked && s->others >= 0)
+		eventfd_write(s->others, 1);
+}
+
 /* Something has come. */
-static void deliver(share_service *s, share_message *m)
+static void deliver(share_service *s, share_message *m, const share_pending *asked)
 {
 	struct reply_tail tail;
 	share_pending *p = NULL;
@@ -61,13 +67,14 @@ static void deliver(share_service *s, share_message *m)
 	} else if (p) {
 		end_call_locked(p, m->error, share_error_detail());
 	}
+	tell_others_locked(s, p, asked);
 	pthread_mutex_unlock(&s->lock);
 	if (!keep)
 		channel_ack_unused(m);
 }
 
 /* Requests that as many workers died with as may be. */
-static void take_back(share_service *s)
+static void take_back(share_service *s, const share_pending *asked)
 {
 	struct request_tail tail;
 	share_message m = SHARE_MESSAGE_INIT;
@@ -80,37 +87,50 @@ static void take_back(share_service *s)
 		if (p)
 			end_call_locked(p, SHARE_EOWNERDEAD,
 					"all workers that got the request have died with it");
+		tell_others_locked(s, p, asked);
 		pthread_mutex_unlock(&s->lock);
 		channel_ack_unused(&m);
 	}
 }
 
+void service_came_back(void *service)
+{
+	share_service *s = service;
+
+	atomic_store(&s->came_back, true);
+	pthread_mutex_lock(&s->lock);
+	channel_look_again(s->replies);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* What was sent to where we were is lost. */
-static int open_again(share_service *s)
+static int open_again(share_service *s, const share_pending *asked)
 {
 	int r = service_open_again(s, s->replies);
 
 	pthread_mutex_lock(&s->lock);
 	for (size_t i = 0; r == 0 && i < CALLS_MAX; i++)
-		if (s->calls[i] && s->calls[i]->waiting)
+		if (s->calls[i] && s->calls[i]->waiting) {
 			end_call_locked(s->calls[i], SHARE_ESTALE,
 					"this caller owed workers that are gone too much, and has "
 					"missed the answer");
+			tell_others_locked(s, s->calls[i], asked);
+		}
 	pthread_mutex_unlock(&s->lock);
 	return r;
 }
 
 /* 1: something has come; 0: nothing has; or an error. By the thread that reads, which alone opens
  * the channel again. */
-static int receive(share_service *s, int timeout_ms)
+static int receive(share_service *s, const share_pending *asked, int timeout_ms)
 {
 	share_message m = SHARE_MESSAGE_INIT;
 	int r = channel_receive(s->replies, timeout_ms, &m);
 
 	if (r == SHARE_ESTALE)
-		r = open_again(s) == 0 ? SHARE_EAGAIN : SHARE_ESTALE;
+		r = open_again(s, asked) == 0 ? SHARE_EAGAIN : SHARE_ESTALE;
 	if (r == 0) {
-		deliver(s, &m);
+		deliver(s, &m, asked);
 		return 1;
 	}
 	/* workers come and go */
@@ -121,23 +141,6 @@ static int receive(share_service *s, int timeout_ms)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Now and then, however much comes. By the thread that reads. */
-static bool is_time_to_take_back(share_service *s)
-{
-	int64_t now = (int64_t)clock_ms();
-
-	if (now < s->take_back_at)
-		return false;
-	s->take_back_at = now + LOOK_FOR_RETURNS_MS;
-	return true;
-}
-
-static int slice(int timeout_ms)
-{
-	return timeout_ms < 0 || timeout_ms > LOOK_FOR_RETURNS_MS ? LOOK_FOR_RETURNS_MS
-								  : timeout_ms;
-}
-
 /*
  * Until @p is not waiting any more (0), or the time is over (SHARE_ETIMEDOUT). @p NULL: takes what
  * has come, and waits for nothing.
@@ -145,9 +148,13 @@ static int slice(int timeout_ms)
 static int wait_for_answer(share_service *s, const share_pending *p, int64_t deadline)
 {
 	int r = 0, left;
+	eventfd_t ignored;
 
 	DETAIL_OF(r);
 	pthread_mutex_lock(&s->lock);
+	/* before it is looked: what ends from here on is told again */
+	if (p && s->others >= 0 && deadline_left(deadline) == 0)
+		eventfd_read(s->others, &ignored);
 	while (!p || p->waiting) {
 		left = p ? deadline_left(deadline) : 0;
 		if (s->reading && (left == 0 || r < 0))
@@ -162,10 +169,11 @@ static int wait_for_answer(share_service *s, const share_pending *p, int64_t dea
 		}
 		s->reading = true;
 		pthread_mutex_unlock(&s->lock);
-		r = receive(s, slice(left));
-		/* not at each look of somebody who looks again and again */
-		if (p && r >= 0 && (is_time_to_take_back(s) || (r == 0 && left != 0)))
-			take_back(s);
+		r = receive(s, p, left);
+		if (r >= 0 && atomic_load(&s->came_back) && atomic_exchange(&s->came_back, false)) {
+			take_back(s, p);
+			r = 1;
+		}
 		pthread_mutex_lock(&s->lock);
 		s->reading = false;
 		bell_ring(&s->arrived); /* one of the others reads on */

@@ -11,6 +11,7 @@
 
 #include "libshare/channel/channel.h"
 #include "libshare/channel/message.h"
+#include "libshare/channel/ready.h"
 #include "libshare/client/client.h"
 
 /*
@@ -69,15 +70,16 @@ struct share_service {
 	/* The one that we consume may be opened again: see again.c. */
 	share_channel *requests, *replies;
 	pthread_mutex_t lock;
-	int epoll;                         /* of an event loop; -1 until there is one */
+	int epoll;  /* of an event loop; -1 until there is one */
+	int others; /* of a caller, in it: calls have ended that were not asked for */
 	share_channel *before[BEFORE_MAX]; /* what was in the place of that one; NULL: free */
 	char name[SHARE_NAME_MAX + 1];
 
 	/* of a caller */
 	struct channel_target self; /* as a consumer of replies */
 	struct bell arrived;
-	bool reading;         /* some thread receives, for all */
-	int64_t take_back_at; /* the reading one's: to look for requests that came back */
+	bool reading;          /* some thread receives, for all */
+	atomic_bool came_back; /* there may be requests that were delivered too often */
 	uint32_t n_free, n_waiting;
 	uint16_t free[CALLS_MAX];
 	uint32_t numbers[CALLS_MAX]; /* of the last call in each place */
@@ -107,6 +109,8 @@ int service_open_again(share_service *s, share_channel *old);
 /* Those that were opened before and of which nobody has a message any more, or @all. */
 void service_drop_before(share_service *s, bool all);
 
+/* In caller.c: requests were delivered too often. */
+void service_came_back(void *service);
 /* In worker.c: the request is acknowledged; if it was not answered, the caller is told. */
 void service_before_ack(void *service, share_message *request);
 

@@ -157,6 +157,7 @@ static void service_close(share_service *s)
 	if (s->replies)
 		channel_close(s->replies);
 	fd_close(s->epoll);
+	fd_close(s->others);
 	for (size_t i = 0; i < CALLS_MAX; i++)
 		handle_free(s->calls[i]);
 	pthread_mutex_destroy(&s->lock);
@@ -215,7 +216,7 @@ int share_service_open(share_client *c, const char *name, int role,
 	s->client = client_ref(c);
 	s->role = role;
 	atomic_init(&s->users, 1);
-	s->epoll = -1;
+	s->epoll = s->others = -1;
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	pthread_mutex_init(&s->lock, NULL);
 	for (s->n_free = 0; s->n_free < CALLS_MAX; s->n_free++)
@@ -225,10 +226,12 @@ int share_service_open(share_client *c, const char *name, int role,
 		service_close(s);
 		return r;
 	}
-	if (role == SHARE_CALLER)
+	if (role == SHARE_CALLER) {
 		channel_self(s->replies, &s->self);
-	else
+		channel_set_came_back(s->requests, s, service_came_back);
+	} else {
 		channel_set_owner(s->requests, s, service_before_ack);
+	}
 	*out = handle_give(s);
 	return 0;
 }

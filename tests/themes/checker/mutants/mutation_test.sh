@@ -250,6 +250,7 @@ c give_back_to_who_rejected       ring_reject_test
 c reject_at_once                  channel_reject_test
 c free_what_was_rejected          channel_broker_test
 c note_rejected                   orphan_hostile_test
+w rest_unannounced                idle_test
 r reclaim_without_order           reclaim_test
 r reclaim_before_messages         reclaim_test
 m magazine_without_wait           host gpu_magazine_test

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What the descriptor of a producer tells. Three calls may have to be made again: sending, for
+ * which there was no room, taking back, for which there was nothing, and draining or flushing,
+ * which was not over. Each that has answered so is armed; when it may answer otherwise it is told,
+ * and the descriptor is readable as long as something is told. It is not told any more once it has
+ * answered so again. So a program hears of what it has asked for, and of nothing else.
+ *
+ * Consumers ring once a sleep. So the sleep is announced before each look at what is armed, by who
+ * arms it and by the background thread, which they ring for.
+ */
+
+#include <errno.h>
+#include <sys/eventfd.h>
+
+#include "libshare/channel/inside.h"
+#include "libshare/client/error.h"
+
+static void be_readable(struct sender *sender)
+{
+	eventfd_write(sender->ch->room, 1);
+}
+
+/* These calls are not told any more. */
+static void untell(struct sender *sender, uint32_t calls)
+{
+	uint32_t told = sender->ready.told;
+	eventfd_t ignored;
+
+	sender->ready.told &= ~(calls | READY_UNKNOWN);
+	if (told && !sender->ready.told)
+		eventfd_read(sender->ch->room, &ignored);
+}
+
+/* These calls may answer otherwise, if they are armed. */
+static void tell(struct sender *sender, uint32_t calls)
+{
+	uint32_t now = sender->ready.armed & calls & READY_CALLS;
+
+	if (!now)
+		return;
+	sender->ready.armed &= ~now;
+	if (!sender->ready.told)
+		be_readable(sender);
+	sender->ready.told |= now;
+}
+
+bool sender_waits_to_tell(const struct sender *sender)
+{
+	return sender->ready.armed & (READY_SEND | READY_DRAIN);
+}
+
+bool sender_arm(struct sender *sender, uint32_t call)
+{
+	struct ring_producer_stats s;
+	struct ring_sleep sleep;
+
+	if (!sender->members->wants_fd) {
+		sender->ready.armed |= call == READY_SEND ? READY_REFUSED : 0;
+		return false;
+	}
+	untell(sender, call);
+	sender->ready.armed |= call;
+	if (call == READY_DRAIN) {
+		ring_producer_get_stats(sender->ring, &s);
+		sender->ready.done = s.done;
+		sender->ready.waiting = s.waiting;
+	}
+	if (call != READY_TAKE_BACK)
+		ring_producer_sleep(sender->ring, true, &sleep);
+	return true;
+}
+
+void sender_disarm(struct sender *sender, uint32_t call)
+{
+	sender->ready.armed &= ~call;
+	sender_awake(sender);
+}
+
+void sender_has_set_aside(struct sender *sender)
+{
+	tell(sender, READY_TAKE_BACK);
+	sender->ready.came_back = sender->ch->came_back != NULL;
+	/* whose thread says so without the lock */
+	if (sender->ready.came_back)
+		eventfd_write(sender->ch->wakeup, 1);
+}
+
+/* A service says only to who was refused that there is room, and only until that has sent. */
+void sender_found_room(struct sender *sender)
+{
+	sender->ready.armed &= ~(uint32_t)READY_REFUSED;
+	if (sender->ready.of_service)
+		untell(sender, READY_SEND);
+	else
+		tell(sender, READY_SEND);
+	sender_disarm(sender, READY_SEND);
+}
+
+static bool may_send(struct sender *sender)
+{
+	return ring_producer_look_for_room(sender->ring, 0) != -EAGAIN ||
+	       members_look_for_broker(sender->members) != 0;
+}
+
+static bool has_more_done(struct sender *sender)
+{
+	struct ring_producer_stats s;
+
+	ring_producer_get_stats(sender->ring, &s);
+	return s.done != sender->ready.done || s.waiting != sender->ready.waiting ||
+	       members_look_for_broker(sender->members) != 0;
+}
+
+void sender_look_for_ready_unlocking(struct sender *sender, bool rang)
+{
+	struct ring_sleep sleep;
+	DETAIL_STAYS;
+
+	if (!sender_waits_to_tell(sender))
+		return;
+	ring_producer_sleep(sender->ring, true, &sleep);
+	sender_reclaim_unlocking(sender, true);
+	if (sender->ready.armed & READY_DRAIN && has_more_done(sender))
+		tell(sender, READY_DRAIN);
+	/* one that drops others finds room by dropping, which is not for us to do */
+	if (sender->ready.armed & READY_SEND &&
+	    (sender->ch->shape.when_full == SHARE_FULL_DROP
+		 ? rang
+		 : may_send(sender) || sender_leave_stalled_unlocking(sender)))
+		tell(sender, READY_SEND);
+	sender_awake(sender);
+}
+
+/* Whoever has looked before, without us knowing what for, has to look again. */
+int sender_get_fd(struct sender *sender)
+{
+	if (!sender->members->wants_fd) {
+		sender->ready.told = READY_UNKNOWN;
+		be_readable(sender);
+	}
+	sender->members->wants_fd = true;
+	return sender->ch->room;
+}
+
+int channel_get_room_fd(share_channel *ch)
+{
+	struct sender *sender = sender_lock(ch);
+
+	sender->members->wants_fd = sender->ready.of_service = true;
+	if (sender->ready.armed & READY_REFUSED) {
+		sender->ready.told = READY_SEND;
+		be_readable(sender);
+	}
+	channel_unlock(ch);
+	return ch->room;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What the descriptor of a channel tells: that a call is to be made again which had nothing to do.
+ * It is readable until that call says again that there is nothing.
+ */
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/support/channel_work.h"
+
+static share_client *client, *other;
+static share_pool *pool;
+
+static void start(void)
+{
+	fixture_start();
+	client = connect_as("producer");
+	other = connect_as("consumer");
+	pool = open_pool(client);
+}
+
+static void stop(void)
+{
+	share_pool_close(pool);
+	share_disconnect(other);
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(channel_ready, .init = start, .fini = stop, .timeout = 60);
+
+static bool is_readable(int fd, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, timeout_ms) == 1;
+}
+
+static void expect_told(int fd)
+{
+	check(is_readable(fd, HARNESS_LIMIT_MS));
+}
+
+static share_channel_options small(uint32_t mode, uint32_t when_full)
+{
+	share_channel_options o = options(mode, when_full);
+
+	o.depth = 2;
+	o.in_flight = 4;
+	o.stall_ms = UINT32_MAX;
+	return o;
+}
+
+/* Until there is no room, and nothing that the descriptor has told before is left. */
+static void fill(share_channel *p, int fd)
+{
+	until(share_send(p, NULL, NULL, 0, NULL) == SHARE_EAGAIN && !is_readable(fd, 0));
+}
+
+static void drop_one(share_channel *c)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	check_ok(share_ack(&m, NULL));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Producers                                                                                   */
+
+/* As a socket is for writing. */
+Test(channel_ready, a_producer_is_told_of_room_until_there_is_none)
+{
+	share_channel_options o = small(SHARE_BROADCAST, SHARE_FULL_FAIL);
+	share_channel *p = open_channel(client, SHARE_PRODUCER, &o);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	int fd = share_channel_get_fd(p);
+
+	expect_told(fd);
+	fill(p, fd);
+	drop_one(c);
+	expect_told(fd);
+	check_ok(share_send(p, NULL, NULL, 0, NULL));
+	expect_told(fd);
+	fill(p, fd);
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+Test(channel_ready, a_producer_whose_send_has_waited_in_vain_is_told)
+{
+	share_channel_options o = small(SHARE_BROADCAST, SHARE_FULL_BLOCK);
+	share_channel *p, *c;
+	int fd;
+
+	o.send_timeout_ms = 1;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	fd = share_channel_get_fd(p);
+	until(share_send(p, NULL, NULL, 0, NULL) == SHARE_ETIMEDOUT && !is_readable(fd, 0));
+	drop_one(c);
+	expect_told(fd);
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+/* Only who takes part in time is waited for, though nobody sends meanwhile. */
+Test(channel_ready, a_producer_is_told_that_a_consumer_was_left_behind)
+{
+	share_channel_options o = small(SHARE_BROADCAST, SHARE_FULL_FAIL);
+	share_channel *p, *c;
+	int fd;
+
+	o.stall_ms = 50;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	until(channel_stats(p).consumers == 1);
+	fd = share_channel_get_fd(p);
+	fill(p, fd);
+	expect_told(fd);
+	check_ok(share_send(p, NULL, NULL, 0, NULL));
+	check_eq(channel_stats(p).left_behind, 1);
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+Test(channel_ready, a_producer_is_told_of_what_was_delivered_too_often)
+{
+	share_channel_options o = small(SHARE_QUEUE, SHARE_FULL_FAIL);
+	share_message m = SHARE_MESSAGE_INIT;
+	share_channel *p, *c;
+	int fd;
+
+	o.deliveries = 1;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	fd = share_channel_get_fd(p);
+	check_error(share_channel_take_back(p, &m), SHARE_EAGAIN);
+	check(!is_readable(fd, 0));
+	for (uint32_t i = 0; i < 3; i++) {
+		send_number(p, i);
+		check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+		check_ok(share_reject(&m, NULL));
+		expect_told(fd);
+		check_ok(share_channel_take_back(p, &m));
+		check_eq(m.number, i);
+		check_ok(share_ack(&m, NULL));
+		check_error(share_channel_take_back(p, &m), SHARE_EAGAIN);
+		check(!is_readable(fd, 0));
+	}
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+static void drains(int (*done)(share_channel *ch, int timeout_ms))
+{
+	share_channel_options o = small(SHARE_QUEUE, SHARE_FULL_FAIL);
+	share_message m[2] = {SHARE_MESSAGE_INIT};
+	share_channel *p, *c;
+	int fd;
+
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	fd = share_channel_get_fd(p);
+	send_number(p, 0);
+	send_number(p, 1);
+	until(done(p, 0) == SHARE_EAGAIN && !is_readable(fd, 0));
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m[0]));
+	m[1] = (share_message)SHARE_MESSAGE_INIT;
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m[1]));
+	if (done == share_channel_drain)
+		check_ok(share_ack_many(m, 2, NULL));
+	while (done(p, 0) == SHARE_EAGAIN)
+		expect_told(fd);
+	check_ok(done(p, 0));
+	if (done != share_channel_drain)
+		check_ok(share_ack_many(m, 2, NULL));
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+Test(channel_ready, a_producer_is_told_of_what_was_acknowledged)
+{
+	drains(share_channel_drain);
+}
+
+Test(channel_ready, a_producer_is_told_that_consumers_have_room)
+{
+	drains(share_channel_flush);
+}
+
+/* The consumer looks whether somebody sleeps, and the producer sleeps, in every order. */
+#define ROUNDS 20000
+
+static void *receive_all(void *c)
+{
+	for (uint32_t i = 0; i < ROUNDS; i++)
+		drop_one(c);
+	return NULL;
+}
+
+Test(channel_ready, a_producer_that_sleeps_for_each_message_gets_on)
+{
+	share_channel_options o = small(SHARE_BROADCAST, SHARE_FULL_FAIL);
+	pthread_t thread;
+	share_channel *p, *c;
+	int fd;
+
+	o.depth = 1;
+	o.in_flight = 2;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	until(channel_stats(p).consumers == 1);
+	fd = share_channel_get_fd(p);
+	check_eq(pthread_create(&thread, NULL, receive_all, c), 0);
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		int r;
+
+		while ((r = share_send(p, NULL, NULL, 0, NULL)) == SHARE_EAGAIN)
+			expect_told(fd);
+		check_ok(r);
+	}
+	check_eq(pthread_join(thread, NULL), 0);
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Consumers                                                                                   */
+
+/* It is armed by whichever call found nothing. */
+Test(channel_ready, a_consumer_that_has_waited_in_vain_is_told)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	share_message m = SHARE_MESSAGE_INIT;
+	int fd = share_channel_get_fd(c);
+
+	send_number(p, 0);
+	expect_number(c, 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		expect_nothing(c);
+		check_error(share_recv(c, 1, NULL, &m), SHARE_ETIMEDOUT);
+		while (is_readable(fd, 0))
+			expect_nothing(c);
+		check_error(share_recv(c, 1, NULL, &m), SHARE_ETIMEDOUT);
+		send_number(p, i);
+		expect_told(fd);
+		expect_number(c, i);
+	}
+	share_channel_close(c);
+	share_channel_close(p);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the descriptor of a caller tells besides answers: that a call has failed, that there is room
+ * for another one, and what has ended while another call was asked for. */
+
+#include <poll.h>
+#include <sys/wait.h>
+
+#include "tests/harness/child.h"
+#include "tests/support/service_work.h"
+
+TestSuite(service_ready, .init = service_start, .fini = service_stop, .timeout = 60);
+
+static bool is_readable(int fd, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, timeout_ms) == 1;
+}
+
+/* Looks after the call until nothing more is told; SHARE_EAGAIN then. */
+static int ask(share_pending *p, int fd)
+{
+	share_message none = SHARE_MESSAGE_INIT;
+	int r;
+
+	until((r = share_call_finish(p, 0, NULL, &none)) != SHARE_EAGAIN || !is_readable(fd, 0));
+	return r;
+}
+
+static void take_one(struct child *self, void *data)
+{
+	share_client *c = child_connect("victim");
+	share_service *s = open_service(c, SHARE_WORKER);
+	share_message m = SHARE_MESSAGE_INIT;
+
+	(void)data;
+	check_ok(share_next_request(s, FOREVER, NULL, &m));
+	child_point(self, "has it");
+}
+
+Test(service_ready, tells_that_all_workers_have_died_with_a_call)
+{
+	int fd = share_service_get_fd(caller), r;
+	share_pending *p;
+	share_message none = SHARE_MESSAGE_INIT;
+
+	share_service_close(worker);
+	p = ask_for(caller, 1);
+	for (int i = 0; i < 3; i++) {
+		struct child *victim = child_start(take_one, NULL);
+
+		child_wait(victim, "has it");
+		if (i == 2)
+			check_error(ask(p, fd), SHARE_EAGAIN);
+		child_kill(victim);
+	}
+	while ((r = share_call_finish(p, 0, NULL, &none)) == SHARE_EAGAIN)
+		check(is_readable(fd, FOREVER));
+	check_error(r, SHARE_EOWNERDEAD);
+	worker = open_service(working, SHARE_WORKER);
+}
+
+Test(service_ready, tells_that_there_is_room_for_a_call)
+{
+	int fd = share_service_get_fd(caller);
+	share_pending *calls[64], *more;
+	share_message m;
+	int n = 0;
+
+	while (n < 64 && share_call_start(caller, NULL, &n, sizeof(n), 0, NULL, &calls[n]) == 0)
+		n++;
+	check(n > 0 && n < 64);
+	check_error(ask(calls[0], fd), SHARE_EAGAIN);
+	check_error(share_call_start(caller, NULL, &n, sizeof(n), 0, NULL, &more), SHARE_EAGAIN);
+	check(!is_readable(fd, 0));
+	/* to take one is to make room */
+	m = next_of(worker, 0);
+	check(is_readable(fd, FOREVER));
+	check_ok(share_call_start(caller, NULL, &n, sizeof(n), 0, NULL, &more));
+	/* who was refused has sent now: that there may be more room is nothing to tell */
+	check_error(ask(calls[0], fd), SHARE_EAGAIN);
+	check_ok(answer(&m));
+	expect_answer(calls[0], 0);
+}
+
+/* An answer is received by whoever asks for any call. */
+Test(service_ready, tells_what_has_ended_while_another_call_was_asked_for)
+{
+	int fd = share_service_get_fd(caller);
+	share_pending *first = ask_for(caller, 1), *second = ask_for(caller, 2);
+	share_message one = next_of(worker, 1), two = next_of(worker, 2), got = SHARE_MESSAGE_INIT;
+
+	check_error(ask(second, fd), SHARE_EAGAIN);
+	check_ok(answer(&two));
+	until(share_call_finish(first, 0, NULL, &got) == SHARE_EAGAIN && is_readable(fd, 0));
+	check_ok(share_call_finish(second, 0, NULL, &got));
+	check_eq(number_in(&got), 4);
+	check_ok(share_ack(&got, NULL));
+	check_ok(answer(&one));
+	expect_answer(first, 1);
+}
