@@ -285,20 +285,10 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 		ring_deliver_backlog(p);
 }
 
-static bool receives_no_more(const struct ring_producer *p, uint32_t consumer)
-{
-	return atomic_load_explicit(&p->peers[consumer].ledger->receives_no_more,
-				    memory_order_acquire);
-}
-
 void ring_notice_desertion(struct ring_producer *p)
 {
-	uint64_t admitted = p->consumers.admitted;
-
-	/* mostly a look at one of them, which does receive */
-	if (admitted != 0 && receives_no_more(p, (uint32_t)__builtin_ctzll(admitted)) &&
-	    !MUTATION(send_to_who_has_left))
-		ring_notice_leaving(p, admitted);
+	if (!MUTATION(send_to_who_has_left))
+		ring_notice_leaving(p, p->consumers.admitted);
 }
 
 bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers)
@@ -308,7 +298,7 @@ bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers)
 	for (uint64_t who = consumers & p->consumers.admitted; who; who &= who - 1) {
 		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
 
-		if (!receives_no_more(p, consumer))
+		if (!ring_receives_no_more(p, consumer))
 			continue;
 		any = true;
 		stop_counting(p, consumer);

@@ -103,8 +103,9 @@ void ring_producer_free(struct ring_producer *p)
 /* ------------------------------------------------------------------------------------------- */
 /* Sending                                                                                     */
 
-void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const struct ring_message *m,
-	      uint32_t deliveries)
+__attribute__((always_inline)) static inline void put(struct ring_producer *p, uint32_t lane,
+						      uint16_t ticket, const struct ring_message *m,
+						      uint32_t deliveries)
 {
 	struct ring_lane *l = &p->lanes[lane];
 	struct channel_entry *e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
@@ -132,6 +133,12 @@ void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const str
 	__builtin_prefetch(e->data, 1);
 }
 
+void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const struct ring_message *m,
+	      uint32_t deliveries)
+{
+	put(p, lane, ticket, m, deliveries);
+}
+
 static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct ring_message *m,
 		      uint32_t deliveries)
 {
@@ -149,16 +156,17 @@ static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct rin
 	copy->version = t->version;
 	copy->ticket = 0;
 	copy->timeline = (uint16_t)m->fence.slot;
-	memcpy(copy->data, m->data, m->data_size);
+	if (m->data_size > 0)
+		memcpy(copy->data, m->data, m->data_size);
 }
 
 void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_message *out)
 {
-	const struct channel_entry *copy = ring_copy_of(p, ticket);
+	struct channel_entry *copy = ring_copy_of(p, ticket);
 
 	ring_entry_load(copy, out);
 	out->ticket = ticket;
-	ring_load_data(out->data, copy->data, out->data_size);
+	out->data = copy->data; /* in our own page, or memory */
 }
 
 /* @deliveries: of a queue. */
@@ -224,8 +232,13 @@ static int find_place(struct ring_producer *p, uint32_t target, uint32_t *lane)
 	p->full.target = target;
 	if (p->full.for_consumers)
 		return -EAGAIN;
-	if (p->shape.mode == CHANNEL_BROADCAST)
-		ring_notice_desertion(p);
+	if (p->shape.mode == CHANNEL_BROADCAST) {
+		ring_look_for_desertion(p);
+		if (p->n_free > 0 && ring_is_known_to_have_room(p, 0)) {
+			*lane = 0;
+			return 0;
+		}
+	}
 	if (p->full.for_tickets) {
 		if ((ring_drops(p) || ring_is_deserted_broadcast(p)) && p->lists[LIST_DONE].n == 0)
 			ring_drop_for_ticket(p);
@@ -274,7 +287,7 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 		p->peers[target].load++;
 	}
 	ring_append(p, lane, ticket);
-	ring_put(p, lane, ticket, m, deliveries);
+	put(p, lane, ticket, m, deliveries);
 	return 0;
 }
 

@@ -178,7 +178,33 @@ static inline void ring_show_in_flight(struct ring_producer *p)
 }
 
 /* Lists. */
-void ring_append(struct ring_producer *p, uint32_t list, uint16_t ticket);
+static inline void ring_set_busy(struct ring_producer *p, uint32_t list)
+{
+	if (list >= CHANNEL_MEMBERS_MAX)
+		return;
+	if (p->lists[list].n > 0)
+		p->busy |= RING_BIT(list);
+	else
+		p->busy &= ~RING_BIT(list);
+}
+
+static inline void ring_append(struct ring_producer *p, uint32_t list, uint16_t ticket)
+{
+	struct ring_list *l = &p->lists[list];
+	struct ring_ticket *t = &p->tickets[ticket];
+
+	t->list = (uint8_t)list;
+	t->next = TICKET_NONE;
+	t->previous = l->last;
+	if (l->last == TICKET_NONE)
+		l->first = ticket;
+	else
+		p->tickets[l->last].next = ticket;
+	l->last = ticket;
+	l->n++;
+	ring_set_busy(p, list);
+}
+
 void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t ticket);
 void ring_unlink(struct ring_producer *p, uint16_t ticket);
 /* Nobody is waited for any more (or only who does not count): to where it belongs. */
@@ -217,15 +243,32 @@ void ring_give_to_others(struct ring_producer *p, uint16_t ticket, bool had);
 /* Where the next message goes: a lane that has room, or LIST_BACKLOG. 0, -EAGAIN, -ENOENT. */
 int ring_find_room(struct ring_producer *p, uint32_t target, uint32_t *lane);
 bool ring_has_room(struct ring_producer *p, uint32_t lane);
+/* The same, as far as it is known without a look at anybody's page. */
+static inline bool ring_is_known_to_have_room(const struct ring_producer *p, uint32_t lane)
+{
+	return p->lanes[lane].tail < p->lanes[lane].limit;
+}
 /* Queue: the least loaded consumer, of those that have room or of all; one of @rather_not only if
  * there is no other. CHANNEL_MEMBERS_MAX: none. */
 uint32_t ring_choose(struct ring_producer *p, bool with_room, uint64_t rather_not);
 /* Those of @consumers that receive no more: others get what they have not taken. Whether there was
  * any. */
 bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers);
-/* Broadcast, before a message is sent: whether all have left by now, so that it waits for the next
- * one. */
+static inline bool ring_receives_no_more(const struct ring_producer *p, uint32_t consumer)
+{
+	return atomic_load_explicit(&p->peers[consumer].ledger->receives_no_more,
+				    memory_order_acquire);
+}
+/* Broadcast, before a message is sent: all may have left by now, so that it waits for the next one.
+ * Mostly this is a look at one of them, which does receive. */
 void ring_notice_desertion(struct ring_producer *p);
+static inline void ring_look_for_desertion(struct ring_producer *p)
+{
+	uint64_t admitted = p->consumers.admitted;
+
+	if (admitted != 0 && ring_receives_no_more(p, (uint32_t)__builtin_ctzll(admitted)))
+		ring_notice_desertion(p);
+}
 /* All tickets are in use: drops what no one has taken, so that reclaiming gives one back. */
 void ring_drop_for_ticket(struct ring_producer *p);
 

@@ -29,7 +29,8 @@ struct ring_message {
 	uint32_t deliveries; /* with this one; of a message to be sent: elsewhere before */
 	uint32_t ticket, version;
 	uint32_t data_size;
-	unsigned char data[CHANNEL_DATA_MAX];
+	unsigned char *data; /* of a message to be sent: where its data are; to be received: where
+			      * they go, with room for `data_max` of the shape */
 };
 
 /* ------------------------------------------------------------------------------------------- */
@@ -168,7 +169,7 @@ struct ring_return {
 	uint32_t n;     /* fences that are behind what consumers do with it */
 	struct ring_owned_fence fences[CHANNEL_MEMBERS_MAX]; /* the counts of their owners are the
 							      * caller's to lower from now on */
-	struct ring_message *message;                        /* valid until the next call */
+	struct ring_message *message; /* it and its data are valid until the next call */
 };
 /*
  * The next one: true when there was one. Amortized constant, however many are in flight: a call

@@ -12,33 +12,6 @@
 #include "pages/timeline.h"
 #include "ring/producer.h"
 
-static void set_busy(struct ring_producer *p, uint32_t list)
-{
-	if (list >= CHANNEL_MEMBERS_MAX)
-		return;
-	if (p->lists[list].n > 0)
-		p->busy |= RING_BIT(list);
-	else
-		p->busy &= ~RING_BIT(list);
-}
-
-void ring_append(struct ring_producer *p, uint32_t list, uint16_t ticket)
-{
-	struct ring_list *l = &p->lists[list];
-	struct ring_ticket *t = &p->tickets[ticket];
-
-	t->list = (uint8_t)list;
-	t->next = TICKET_NONE;
-	t->previous = l->last;
-	if (l->last == TICKET_NONE)
-		l->first = ticket;
-	else
-		p->tickets[l->last].next = ticket;
-	l->last = ticket;
-	l->n++;
-	set_busy(p, list);
-}
-
 void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t ticket)
 {
 	struct ring_list *l = &p->lists[list];
@@ -53,7 +26,7 @@ void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t ticket)
 		p->tickets[l->first].previous = ticket;
 	l->first = ticket;
 	l->n++;
-	set_busy(p, list);
+	ring_set_busy(p, list);
 }
 
 void ring_unlink(struct ring_producer *p, uint16_t ticket)
@@ -72,7 +45,7 @@ void ring_unlink(struct ring_producer *p, uint16_t ticket)
 	else
 		p->tickets[t->next].previous = t->previous;
 	l->n--;
-	set_busy(p, t->list);
+	ring_set_busy(p, t->list);
 	t->list = LIST_FREE;
 }
 
@@ -377,7 +350,7 @@ static uint32_t retire_plain_of(struct ring_producer *p, uint32_t list, uint32_t
 		l->last = TICKET_NONE;
 	else
 		p->tickets[ticket].previous = TICKET_NONE;
-	set_busy(p, list);
+	ring_set_busy(p, list);
 	return n;
 }
 

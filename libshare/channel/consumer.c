@@ -75,7 +75,7 @@ static void fill(struct receiver *receiver, uint32_t row, const struct ring_mess
 	out->data_size = m->data_size;
 	out->channel = handle_of(receiver->ch);
 	out->receipt = RECEIPT(row, m->ticket, m->version);
-	data_keep(receiver, m->data, out);
+	data_keep(receiver, out);
 	out->error = 0;
 	out->reserved = 0;
 	out->after = 0;
@@ -145,6 +145,7 @@ static int take(struct receiver *receiver, share_message *out)
 	/* before there is a message, which could not be put back */
 	if (!lent_reserve(receiver) || !data_reserve(receiver))
 		return fail_system(-ENOMEM, "receiving a message");
+	m.data = data_place(receiver);
 	while ((r = ring_consumer_receive(receiver->ring, &row, &m, &lost)) == -ESTALE)
 		receiver_become_stale(receiver);
 	if (r == 1) {
@@ -222,6 +223,7 @@ void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel
 	if (!s)
 		return;
 	receiver->orphans.had++;
+	message.data = data_place(receiver);
 	/* whose end is something to tell, though it was gone before we came */
 	receiver->had_producers = true;
 	receiver->members->some_gone = true;

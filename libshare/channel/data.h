@@ -25,9 +25,17 @@ static inline bool data_reserve(struct receiver *receiver)
 	return receiver->free_data || data_grow(receiver);
 }
 
-/* Copies the data of a message, whose size, producer and receipt are there, to where they stay. */
-static inline void data_keep(struct receiver *receiver, const unsigned char *bytes,
-			     share_message *m)
+/* Where the data of the next message go. A place is reserved. */
+static inline unsigned char *data_place(struct receiver *receiver)
+{
+	struct channel_data *d = receiver->free_data;
+
+	ASAN_UNPOISON_MEMORY_REGION(d->bytes, sizeof(d->bytes));
+	return d->bytes;
+}
+
+/* They stay there with a message, whose size, producer and receipt are known. */
+static inline void data_keep(struct receiver *receiver, share_message *m)
 {
 	struct channel_data *d = receiver->free_data;
 
@@ -39,8 +47,7 @@ static inline void data_keep(struct receiver *receiver, const unsigned char *byt
 	receiver->free_data = d->next;
 	d->receipt = m->receipt;
 	d->producer = m->producer;
-	ASAN_UNPOISON_MEMORY_REGION(d->bytes, m->data_size);
-	memcpy(d->bytes, bytes, m->data_size);
+	ASAN_POISON_MEMORY_REGION(d->bytes + m->data_size, sizeof(d->bytes) - m->data_size);
 	m->data = d->bytes;
 	m->place = d->place;
 }

@@ -65,12 +65,15 @@ static int signal_on(share_channel *ch, const struct memory_mapping *m, void *st
 int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,
 		       struct ring_fence *out)
 {
-	struct memory_mapping device = stream_on_device(0);
+	struct memory_mapping device;
 
 	for (size_t i = 0; i < n; i++)
 		if (messages[i].buffer)
 			return signal_on(ch, buffer_of(messages[i].buffer)->mapping, stream, out);
+	*out = (struct ring_fence){0, 0};
+	if (!stream) /* what the calling thread did is done */
+		return 0;
 	/* what is left can only be a CUstream */
-	return signal_on(ch, !stream || host_stream_is(ch->client, stream) ? NULL : &device, stream,
-			 out);
+	device = stream_on_device(0);
+	return signal_on(ch, host_stream_is(ch->client, stream) ? NULL : &device, stream, out);
 }

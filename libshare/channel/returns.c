@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/mutation.h"
@@ -237,6 +238,8 @@ static void set_aside(struct sender *sender, const struct ring_return *ret,
 		a->buffer = sent->buffer;
 		a->given = sent->given;
 		a->message = *ret->message;
+		memcpy(a->data, a->message.data, a->message.data_size);
+		a->message.data = a->data;
 		STAILQ_INSERT_TAIL(&sender->aside, a, link);
 		out->buffer = NULL;
 		sender->n_aside++;

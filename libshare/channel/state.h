@@ -163,7 +163,8 @@ struct channel_aside {
 	share_buffer *handle; /* for the program, once it was taken back */
 	struct ring_fence given;
 	struct ring_message message;
-	uint64_t receipt; /* of the message that the program has */
+	unsigned char data[SHARE_MESSAGE_DATA_MAX]; /* of that */
+	uint64_t receipt;                           /* of the message that the program has */
 };
 STAILQ_HEAD(channel_aside_list, channel_aside);
 

@@ -243,17 +243,18 @@ Test(ring_broadcast, goes_round_many_times)
 
 Test(ring_broadcast, messages_have_data_of_any_size)
 {
-	struct ring_message m = {0};
+	unsigned char data[CHANNEL_DATA_MAX];
+	struct ring_message m = {.data = data};
 
 	shape.data_max = CHANNEL_DATA_MAX - 3;
 	broadcast(1);
 	for (uint32_t size = 0; size <= shape.data_max; size++) {
 		m.data_size = size;
-		memset(m.data, (int)size, sizeof(m.data));
+		memset(data, (int)size, sizeof(data));
 		cr_assert_eq(ring_producer_send(producers[0], &m, 0, NULL), 0);
 		cr_assert_eq(try_receive(0), 1);
 		cr_assert_eq(message.data_size, size);
-		cr_assert_eq(memcmp(message.data, m.data, size), 0);
+		cr_assert_eq(memcmp(message.data, data, size), 0);
 		cr_assert_eq(message.data[size], 0xee, "nothing is written behind it");
 		cr_assert_eq(message.buffer, 0);
 		acks(0);

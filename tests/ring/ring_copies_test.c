@@ -157,7 +157,8 @@ Test(ring_copies, what_is_set_aside_is_finished_and_comes_back_whole)
 
 Test(ring_copies, a_message_without_a_buffer_has_a_ticket_in_use)
 {
-	const struct ring_message m = {.data_size = 8, .data = {9}};
+	unsigned char data[8] = {9};
+	const struct ring_message m = {.data_size = 8, .data = data};
 
 	rig(CHANNEL_QUEUE, SHARE_FULL_BLOCK, 1);
 	cr_assert_eq(ring_producer_send(producers[0], &m, 0, NULL), 0);
@@ -170,7 +171,8 @@ Test(ring_copies, a_message_without_a_buffer_has_a_ticket_in_use)
 /* As in a channel that a broker before this one has made. */
 Test(ring_copies, without_copies_in_the_ring_a_queue_goes_on_as_it_was)
 {
-	static const struct ring_message m = {.data_size = 8, .data = {5}};
+	static unsigned char data[8] = {5};
+	static const struct ring_message m = {.data_size = 8, .data = data};
 	size_t size;
 	struct ring_producer *p;
 	struct ring_owner owner = {.member = 3};

@@ -20,6 +20,7 @@ struct ring_consumer *consumers[RIG_CONSUMERS];
 void *rings[RIG_PRODUCERS], *ledgers[RIG_CONSUMERS];
 uint64_t producer_members[RIG_PRODUCERS], consumer_members[RIG_CONSUMERS];
 struct ring_message message;
+unsigned char message_data[CHANNEL_DATA_MAX];
 uint32_t message_producer;
 uint64_t message_lost;
 struct ring_return returned;
@@ -106,17 +107,16 @@ int try_send(uint32_t producer, uint64_t number, uint32_t target)
 	    .size = 512,
 	    .fence = {.slot = 3, .value = number},
 	    .data_size = sizeof(number),
+	    .data = (unsigned char *)&number,
 	};
 
-	memcpy(m.data, &number, sizeof(number));
 	return ring_producer_send(producers[producer], &m, target, (void *)(uintptr_t)number);
 }
 
 void sends_data(uint64_t number)
 {
-	struct ring_message m = {.data_size = sizeof(number)};
+	struct ring_message m = {.data_size = sizeof(number), .data = (unsigned char *)&number};
 
-	memcpy(m.data, &number, sizeof(number));
 	cr_assert_eq(ring_producer_send(producers[0], &m, 0, (void *)(uintptr_t)number), 0,
 		     "no room for %lu", (unsigned long)number);
 }
@@ -134,6 +134,8 @@ void sends_to(uint64_t number, uint32_t target)
 int try_receive(uint32_t consumer)
 {
 	memset(&message, 0xee, sizeof(message));
+	memset(message_data, 0xee, sizeof(message_data));
+	message.data = message_data;
 	return ring_consumer_receive(consumers[consumer], &message_producer, &message,
 				     &message_lost);
 }

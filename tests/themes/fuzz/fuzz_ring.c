@@ -61,7 +61,9 @@ static void comes(uint32_t i, bool oldest)
 
 static void send(struct input *in)
 {
-	struct ring_message m = {.buffer = input_u8(in), .size = 1, .data_size = input_u8(in)};
+	unsigned char data[CHANNEL_DATA_MAX] = {0};
+	struct ring_message m = {
+	    .buffer = input_u8(in), .size = 1, .data_size = input_u8(in), .data = data};
 	uint32_t target = input_u8(in) % (CONSUMERS + 1);
 	int r;
 
@@ -76,7 +78,8 @@ static void send(struct input *in)
 
 static void receive(uint32_t i, uint8_t how)
 {
-	struct ring_message m;
+	unsigned char data[CHANNEL_DATA_MAX];
+	struct ring_message m = {.data = data};
 	uint32_t from = UINT32_MAX;
 	uint64_t lost;
 	int r = ring_consumer_receive(consumers[i], &from, &m, &lost);

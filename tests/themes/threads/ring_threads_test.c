@@ -152,7 +152,8 @@ static bool has_buffer(uint64_t value)
 
 static bool send(struct producing *p, uint64_t value)
 {
-	struct ring_message m = {.data_size = 24};
+	uint64_t data[3] = {value, value, value};
+	struct ring_message m = {.data_size = sizeof(data), .data = (unsigned char *)data};
 	uint32_t block;
 
 	if (p->n_free == 0)
@@ -160,8 +161,6 @@ static bool send(struct producing *p, uint64_t value)
 	block = p->free[p->n_free - 1];
 	p->memory[block] = value;
 	m.buffer = has_buffer(value) ? block + 1 : 0;
-	for (size_t i = 0; i < 24; i += 8)
-		memcpy(m.data + i, &value, 8);
 	if (ring_producer_send(p->ring, &m, 0, (void *)(uintptr_t)block) < 0)
 		return false;
 	p->n_free--;
@@ -229,6 +228,7 @@ static bool all_is_received(struct consuming *c)
 struct held {
 	uint32_t producer;
 	struct ring_message message;
+	unsigned char data[24];
 };
 
 static void acknowledge(struct consuming *c, const struct held *h)
@@ -244,6 +244,9 @@ static void *consume(void *data)
 	struct consuming *c = data;
 	struct held held[2];
 	uint32_t n = 0;
+
+	for (size_t i = 0; i < 2; i++)
+		held[i].message.data = held[i].data;
 
 	for (uint64_t turn = 0;; turn++) {
 		struct ring_sleep sleep;
