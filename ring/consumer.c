@@ -27,7 +27,7 @@ struct held {
 };
 
 struct source {
-	uint64_t member;
+	uint64_t member, bit; /* of its row */
 	const struct channel_ring *ring;
 	const struct channel_admission *admission;
 	const struct channel_lane *lane;
@@ -115,6 +115,7 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member
 
 	*s = (struct source){
 	    .member = member,
+	    .bit = RING_BIT(row),
 	    .ring = ring,
 	    .admission = channel_admission_at(page, &c->shape, c->slot),
 	    .lane = channel_lane_at(page, &c->shape, at),
@@ -161,16 +162,22 @@ static bool is_admitted(const struct ring_consumer *c, struct source *s)
 /* ------------------------------------------------------------------------------------------- */
 /* Receiving                                                                                   */
 
+static const struct channel_entry *entry_of(const struct ring_consumer *c, const struct source *s,
+					    uint64_t sequence)
+{
+	return (const void *)(s->entries + (sequence & (c->shape.depth - 1)) * c->stride);
+}
+
 static const struct channel_entry *entry_at(const struct ring_consumer *c, const struct source *s)
 {
-	return (const void *)(s->entries + (s->next & (c->shape.depth - 1)) * c->stride);
+	return entry_of(c, s, s->next);
 }
 
 static void set_next(struct ring_consumer *c, struct source *s, uint64_t next)
 {
 	s->next = next;
 	atomic_store_explicit(&s->row->taken, next, memory_order_release);
-	c->moved |= RING_BIT((uint32_t)(s - c->sources));
+	c->moved |= s->bit;
 }
 
 static void write_word(struct ring_consumer *c, struct source *s, uint32_t ticket, uint64_t word,
@@ -180,7 +187,7 @@ static void write_word(struct ring_consumer *c, struct source *s, uint32_t ticke
 
 	atomic_store_explicit(&ack->value, value, memory_order_relaxed);
 	atomic_store_explicit(&ack->word, word, memory_order_release);
-	c->moved |= RING_BIT((uint32_t)(s - c->sources));
+	c->moved |= s->bit;
 }
 
 static void write_ack(struct ring_consumer *c, struct source *s, uint32_t ticket, uint32_t version,
@@ -189,6 +196,16 @@ static void write_ack(struct ring_consumer *c, struct source *s, uint32_t ticket
 	write_word(c, s, ticket,
 		   (uint64_t)version << 32 | (retained ? CHANNEL_ACK_RETAINED : 0) | fence.slot,
 		   fence.value);
+}
+
+static void write_rejection(struct ring_consumer *c, struct source *s, uint32_t ticket,
+			    uint32_t version, uint32_t deliveries, bool retained)
+{
+	write_word(c, s, ticket,
+		   (uint64_t)version << 32 | (retained ? CHANNEL_ACK_RETAINED : 0) |
+		       CHANNEL_ACK_REJECTED | (deliveries & CHANNEL_ACK_DELIVERY),
+		   0);
+	c->rejected |= s->bit & c->attached;
 }
 
 static bool drops(const struct ring_consumer *c)
@@ -219,10 +236,50 @@ static int skip(struct ring_consumer *c, struct source *s)
 	return sequence > s->next + 1 ? -EPROTO : 0;
 }
 
-/* Whether it is ours for good, now that we have said that we have taken it. */
-static int keep(struct ring_consumer *c, struct source *s, const struct ring_message *m)
+static bool heeds_rejections(const struct source *s)
 {
-	bool stale, dropped;
+	return atomic_load_explicit(&s->ring->heeds, memory_order_relaxed) &
+	       CHANNEL_HEEDS_REJECTIONS;
+}
+
+/* It was taken, and is not ours after all. Whoever has left us behind may have seen before that it
+ * was taken, and waits for it then; in a queue it is still to be received by somebody. */
+static void give_back_unseen(struct ring_consumer *c, struct source *s,
+			     const struct ring_message *m, bool to_others)
+{
+	s->tickets[m->ticket].version = 0;
+	if (!to_others || c->shape.mode != CHANNEL_QUEUE || !heeds_rejections(s) ||
+	    MUTATION(acknowledge_unseen)) {
+		write_ack(c, s, m->ticket, m->version, (struct ring_fence){0, 0}, false);
+		return;
+	}
+	write_rejection(c, s, m->ticket, m->version, m->deliveries, false);
+}
+
+/* The first @dropped of @n messages; what the others are is moved to their places. */
+static void leave_out(struct ring_consumer *c, struct source *s, struct ring_message *out,
+		      uint32_t dropped, uint32_t n)
+{
+	for (uint32_t i = 0; i < dropped; i++)
+		give_back_unseen(c, s, &out[i], false);
+	for (uint32_t i = dropped; i < n; i++) {
+		unsigned char *data = out[i - dropped].data;
+
+		if (out[i].data_size > 0)
+			memcpy(data, out[i].data, out[i].data_size);
+		out[i - dropped] = out[i];
+		out[i - dropped].data = data;
+	}
+	s->lost += dropped;
+	channel_add(&c->ledger->lost, dropped);
+}
+
+/* How many of the last @n are ours for good, now that we have said that we have taken them; or
+ * -ESTALE. */
+static int keep(struct ring_consumer *c, struct source *s, struct ring_message *out, uint32_t n)
+{
+	uint64_t head, first = s->next - n;
+	uint32_t dropped = n;
 
 	/* Without drops, the producer has all processors pass a barrier before it looks (rare, and
 	 * expensive), so that here it is enough to keep the compiler from changing the order. */
@@ -230,20 +287,61 @@ static int keep(struct ring_consumer *c, struct source *s, const struct ring_mes
 		ring_barrier();
 	else
 		atomic_signal_fence(memory_order_seq_cst);
-	stale = is_left_behind(c, s);
-	dropped = drops(c) && atomic_load_explicit(&s->lane->head, memory_order_acquire) >= s->next;
-	if ((!stale && !dropped) || MUTATION(take_what_was_dropped))
-		return 1;
-	write_ack(c, s, m->ticket, m->version, (struct ring_fence){0, 0}, false);
-	if (stale)
+	if (MUTATION(take_what_was_dropped))
+		return (int)n;
+	if (is_left_behind(c, s)) {
+		for (uint32_t i = 0; i < n; i++)
+			give_back_unseen(c, s, &out[i], true);
 		return -ESTALE;
-	s->lost++;
-	channel_add(&c->ledger->lost, 1);
-	return 0;
+	}
+	head = drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
+	if (head <= first)
+		return (int)n;
+	if (head - first < n)
+		dropped = (uint32_t)(head - first);
+	leave_out(c, s, out, dropped, n);
+	return (int)(n - dropped);
 }
 
-static int receive_from(struct ring_consumer *c, struct source *s, struct ring_message *out)
+static bool is_data_alone(const struct ring_message *m)
 {
+	return m->buffer == 0 && m->fence.slot == 0;
+}
+
+/* Copies what is there from the next message on, up to @n. Only what is data alone comes after
+ * another: all else takes more than to be received. *got: how many; if there are none, what the
+ * first is. */
+static enum ring_entry_state read_run(struct ring_consumer *c, struct source *s,
+				      struct ring_message *out, uint32_t n, uint32_t *got)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		struct ring_message *m = &out[i];
+		uint64_t at = s->next + i;
+		enum ring_entry_state state =
+		    ring_entry_read(entry_of(c, s, at), at + 1, &c->shape, m);
+
+		/* to have it twice is nothing that could be acknowledged */
+		if (state == COPIED && s->tickets[m->ticket].version != 0)
+			state = NONSENSE;
+		if (state != COPIED && i == 0)
+			return state;
+		if (state != COPIED || (i > 0 && !is_data_alone(m)))
+			break;
+		s->tickets[m->ticket] = (struct held){m->version, m->deliveries};
+		if (i == 0 && !is_data_alone(m))
+			n = 1;
+	}
+	*got = i;
+	return COPIED;
+}
+
+/* How many, 0, or negative errno. */
+static int receive_from(struct ring_consumer *c, struct source *s, struct ring_message *out,
+			uint32_t n)
+{
+	uint32_t got;
 	int r;
 
 	if (!is_admitted(c, s))
@@ -251,15 +349,17 @@ static int receive_from(struct ring_consumer *c, struct source *s, struct ring_m
 	/* one step to where a lane begins, and to its end; a producer that drops faster than that
 	 * has to wait its turn */
 	for (uint32_t i = 0; i < c->shape.depth + 2; i++) {
-		switch (ring_entry_read(entry_at(c, s), s->next + 1, &c->shape, out)) {
+		switch (read_run(c, s, out, n, &got)) {
 		case COPIED:
 			/* who sees that it is taken sees that it is held */
-			channel_add(&c->ledger->received, 1);
-			set_next(c, s, s->next + 1);
-			r = keep(c, s, out);
-			if (r == 1)
-				return r;
-			channel_add(&c->ledger->received, UINT64_MAX);
+			channel_add(&c->ledger->received, got);
+			set_next(c, s, s->next + got);
+			r = keep(c, s, out, got);
+			if (r > 0)
+				s->held += (uint32_t)r;
+			if (r != (int)got)
+				channel_add(&c->ledger->received,
+					    r > 0 ? (uint64_t)r - got : -(uint64_t)got);
 			if (r != 0)
 				return r;
 			break;
@@ -275,32 +375,26 @@ static int receive_from(struct ring_consumer *c, struct source *s, struct ring_m
 	return 0;
 }
 
-int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_message *out,
-			  uint64_t *lost)
+int ring_consumer_receive_run(struct ring_consumer *c, uint32_t *row, struct ring_message *out,
+			      uint32_t n, uint64_t *lost)
 {
 	/* first those from this turn on, then those below */
 	uint64_t above = c->live & ~(RING_BIT(c->turn) - 1), todo = above ? above : c->live;
 	uint64_t left = c->live;
 
+	if (c->live & (c->live - 1))
+		n = 1;
 	while (todo) {
 		uint32_t slot = (uint32_t)__builtin_ctzll(todo);
 		struct source *s = &c->sources[slot];
-		int r = receive_from(c, s, out);
+		int r = receive_from(c, s, out, n);
 
-		/* to have it twice is nothing that could be acknowledged */
-		if (r > 0 && s->tickets[out->ticket].version != 0) {
-			channel_add(&c->ledger->received, UINT64_MAX);
-			r = -EPROTO;
-		}
 		if (r != 0) {
 			*row = slot;
 			c->turn = (slot + 1) % CHANNEL_MEMBERS_MAX;
 			if (r > 0) {
 				*lost = s->lost;
 				s->lost = 0;
-				s->held++;
-				s->tickets[out->ticket] =
-				    (struct held){out->version, out->deliveries};
 				ring_sleeper_goes_on(&c->sleeper);
 			} else {
 				s->failed = true;
@@ -314,6 +408,39 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_me
 			todo = left;
 	}
 	return 0;
+}
+
+/* A message, or something to be told. */
+static bool has_something(struct ring_consumer *c, struct source *s)
+{
+	if (is_left_behind(c, s))
+		return true;
+	if (!is_admitted(c, s))
+		return false;
+	return ring_sequence_of(entry_at(c, s)) > s->next || drops(c) ||
+	       atomic_load_explicit(&s->ring->sends_no_more, memory_order_acquire);
+}
+
+uint32_t ring_consumer_look(struct ring_consumer *c, uint32_t n)
+{
+	struct source *s;
+	uint32_t there = 0;
+
+	if (c->live == 0)
+		return 1;
+	if (c->live & (c->live - 1)) {
+		for (uint64_t live = c->live; live; live &= live - 1)
+			if (has_something(c, &c->sources[__builtin_ctzll(live)]))
+				return 1;
+		return 0;
+	}
+	s = &c->sources[__builtin_ctzll(c->live)];
+	/* on its way while the header is: one that is there is read next */
+	__builtin_prefetch(entry_at(c, s)->data);
+	while (s->admitted && there < n &&
+	       ring_sequence_of(entry_of(c, s, s->next + there)) == s->next + there + 1)
+		there++;
+	return there > 0 ? there : has_something(c, s);
 }
 
 bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket, uint32_t version,
@@ -406,18 +533,14 @@ bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member
 			  uint32_t version, bool retained)
 {
 	struct source *s = &c->sources[row];
-	uint32_t delivery = s->tickets[ticket].deliveries & CHANNEL_ACK_DELIVERY;
+	uint32_t deliveries = s->tickets[ticket].deliveries;
 
 	if (!let_go(s, member, ticket, version))
 		return false;
 	/* among those that it does not hold any more, for older brokers that look at it */
 	channel_add(&c->ledger->acknowledged, 1);
 	channel_add(&c->ledger->rejected, 1);
-	write_word(c, s, ticket,
-		   (uint64_t)version << 32 | (retained ? CHANNEL_ACK_RETAINED : 0) |
-		       CHANNEL_ACK_REJECTED | delivery,
-		   0);
-	c->rejected |= RING_BIT(row) & c->attached;
+	write_rejection(c, s, ticket, version, deliveries, retained);
 	return true;
 }
 
@@ -425,8 +548,7 @@ bool ring_consumer_can_reject(const struct ring_consumer *c, uint32_t row)
 {
 	const struct source *s = &c->sources[row];
 
-	return !s->attached || atomic_load_explicit(&s->ring->heeds, memory_order_relaxed) &
-				   CHANNEL_HEEDS_REJECTIONS;
+	return !s->attached || heeds_rejections(s);
 }
 
 uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t row, uint32_t ticket)

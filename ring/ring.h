@@ -216,8 +216,22 @@ void ring_consumer_detach(struct ring_consumer *c, uint32_t row);
  * that it has sent, and that was not acknowledged, among them). After these two nothing more comes
  * from it until it is attached again.
  */
-int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_message *out,
-			  uint64_t *lost);
+static inline int ring_consumer_receive(struct ring_consumer *c, uint32_t *row,
+					struct ring_message *out, uint64_t *lost);
+/*
+ * The same, and up to @n in one step, as far as they are there and of the only producer, and each
+ * after the first is data alone, with nothing to come after. How many, or as above.
+ */
+int ring_consumer_receive_run(struct ring_consumer *c, uint32_t *row, struct ring_message *out,
+			      uint32_t n, uint64_t *lost);
+static inline int ring_consumer_receive(struct ring_consumer *c, uint32_t *row,
+					struct ring_message *out, uint64_t *lost)
+{
+	return ring_consumer_receive_run(c, row, out, 1, lost);
+}
+/* How many messages of that producer are there, up to @n. 0: nobody has sent anything, has ended or
+ * has left us behind. It may say 1 though it is so, where it takes more to find out. */
+uint32_t ring_consumer_look(struct ring_consumer *c, uint32_t n);
 
 /* The copy of a message in a queue whose producer is gone, which is ours from now on. False, and it
  * is acknowledged, when it makes no sense. */

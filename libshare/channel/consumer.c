@@ -38,6 +38,8 @@
 #define LOOK_ONLY (-2) /* as a time limit: 0, without being asked again */
 #define LOOKS     1024 /* until it is seen that a producer has died, by who never sleeps */
 
+#define NO_MESSAGE "there is no message"
+
 static int nothing_yet(const struct receiver *receiver, int timeout_ms)
 {
 	if (timeout_ms == LOOK_ONLY)
@@ -47,7 +49,7 @@ static int nothing_yet(const struct receiver *receiver, int timeout_ms)
 				     "there is no message of the producers that are known, but the "
 				     "broker has not answered who else has come");
 	if (timeout_ms == 0)
-		return fail_constant(SHARE_EAGAIN, "there is no message");
+		return fail_constant(SHARE_EAGAIN, NO_MESSAGE);
 	return fail_constant(SHARE_ETIMEDOUT,
 			     members_count(receiver->members) > 0
 				 ? "no message came within the time limit"
@@ -94,8 +96,9 @@ void receiver_become_stale(struct receiver *receiver)
 }
 
 /* It was taken from its ring, and a handle is reserved. */
-static void hand_out(struct receiver *receiver, uint32_t row, const struct ring_message *m,
-		     uint64_t lost, share_message *out)
+__attribute__((always_inline)) static inline void hand_out(struct receiver *receiver, uint32_t row,
+							   const struct ring_message *m,
+							   uint64_t lost, share_message *out)
 {
 	struct lent_buffer *l;
 
@@ -134,29 +137,59 @@ static void spoil(share_message *m, int error)
 	m->error = error;
 }
 
-/* 1 and a message, 0 when there is none, or an error. */
-static int take(struct receiver *receiver, share_message *out)
+/* Of an array whose elements may be larger than ours. */
+static share_message *message_at(share_message *out, size_t i, size_t stride)
 {
-	struct ring_message m;
+	return (share_message *)(void *)((char *)out + i * stride);
+}
+
+/* It is one of these from here on. */
+static void prepare(share_message *m, size_t stride)
+{
+	m->size = stride;
+	if (stride > sizeof(*m)) /* a program that knows more */
+		memset(m + 1, 0, stride - sizeof(*m));
+}
+
+/* So many at most are taken in one step. */
+#define RUN 16
+
+/* Up to @n messages that are there and are data alone, or one of another kind: how many, 0 when
+ * there is none, or an error. */
+static int take_run(struct receiver *receiver, share_message *out, size_t stride, uint32_t n)
+{
+	struct ring_message m[RUN];
 	uint64_t lost = 0;
 	uint32_t row = 0;
 	int r;
 
 	/* before there is a message, which could not be put back */
-	if (!lent_reserve(receiver) || !data_reserve(receiver))
+	n = lent_reserve(receiver) ? data_places(receiver, m, n < RUN ? n : RUN) : 0;
+	if (n == 0)
 		return fail_system(-ENOMEM, "receiving a message");
-	m.data = data_place(receiver);
-	while ((r = ring_consumer_receive(receiver->ring, &row, &m, &lost)) == -ESTALE)
+	while ((r = ring_consumer_receive_run(receiver->ring, &row, m, n, &lost)) == -ESTALE)
 		receiver_become_stale(receiver);
-	if (r == 1) {
-		if (receiver->stale)
-			receiver->before_stale--;
-		hand_out(receiver, row, &m, lost, out);
-		return 1;
+	for (int i = 0; i < r; i++, lost = 0) {
+		share_message *to = message_at(out, (size_t)i, stride);
+
+		if (i > 0)
+			prepare(to, stride);
+		hand_out(receiver, row, &m[i], lost, to);
 	}
+	data_leave(m + (r > 0 ? r : 0), n - (r > 0 ? (uint32_t)r : 0));
 	if (r == -EPROTO)
 		return fail(SHARE_EPROTO, "what a producer has written makes no sense");
-	return 0;
+	return r;
+}
+
+/* 1 and a message, 0 when there is none, or an error. */
+static int take(struct receiver *receiver, share_message *out)
+{
+	int r = take_run(receiver, out, 0, 1);
+
+	if (r == 1 && receiver->stale)
+		receiver->before_stale--;
+	return r;
 }
 
 /* Answers 1 and a message. */
@@ -217,18 +250,21 @@ void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel
 	       (p[row].member != m->producer || !p[row].known || p[row].over))
 		row++;
 	/* what cannot be done now is said again */
-	if (row == receiver->ch->shape.rows || !lent_reserve(receiver) || !data_reserve(receiver))
+	if (row == receiver->ch->shape.rows || !lent_reserve(receiver) ||
+	    data_places(receiver, &message, 1) == 0)
 		return;
 	s = malloc(sizeof(*s));
-	if (!s)
+	if (!s) {
+		data_leave(&message, 1);
 		return;
+	}
 	receiver->orphans.had++;
-	message.data = data_place(receiver);
 	/* whose end is something to tell, though it was gone before we came */
 	receiver->had_producers = true;
 	receiver->members->some_gone = true;
 	if (!ring_consumer_fetch(receiver->ring, row, m->ticket, m->version, m->deliveries,
 				 &message)) {
+		data_leave(&message, 1);
 		free(s);
 		return;
 	}
@@ -549,6 +585,87 @@ static int wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t dea
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* What is there in one step, with nothing else to be learnt, waited for or said. */
+static bool is_as_it_was(const struct receiver *receiver)
+{
+	const struct members *members = receiver->members;
+
+	return STAILQ_EMPTY(&receiver->stash) && !members_are_out_of_date(members) &&
+	       !receiver->stale && !members->given_up && !members->closed &&
+	       receiver->orphans.waiting == 0;
+}
+
+/* Nobody has to be told that there is nothing, and nothing is to be told in its place. */
+static bool is_quiet(const struct receiver *receiver)
+{
+	return !receiver->members->some_gone && !receiver->members->wants_fd && !receiver->slow &&
+	       (receiver->looks + 1) % LOOKS != 0;
+}
+
+static bool is_data_alone(const share_message *m)
+{
+	return !m->buffer && !m->after;
+}
+
+/* What there is, with the lock. The last message may be one that is not data alone, and has yet to
+ * be reached and ordered; the others are ready. 0, an error, or SHARE_EAGAIN: there is no more. */
+static int take_all_there(struct receiver *receiver, share_message *out, size_t stride, size_t n,
+			  size_t *done)
+{
+	while (*done < n) {
+		uint32_t most = n - *done < RUN ? (uint32_t)(n - *done) : RUN;
+		uint32_t there = ring_consumer_look(receiver->ring, most);
+		share_message *first = message_at(out, *done, stride);
+		int r;
+
+		if (there == 0 && is_quiet(receiver)) {
+			receiver->looks++;
+			receiver_wake_producers(receiver);
+			return SHARE_EAGAIN;
+		}
+		if (there == 0)
+			return 0;
+		if (*done > 0)
+			prepare(first, stride);
+		r = take_run(receiver, first, stride, there);
+		if (r <= 0)
+			return r;
+		*done += (size_t)r;
+		if (!is_data_alone(first))
+			return 0;
+	}
+	return 0;
+}
+
+/* The same for a channel of which nothing else is to be said or learnt: otherwise 0, and nothing is
+ * done. */
+static int receive_at_once(share_channel *ch, share_message *out, size_t stride, size_t n,
+			   size_t *done)
+{
+	struct receiver *receiver = receiver_lock(ch);
+	int r = 0;
+
+	if (is_as_it_was(receiver))
+		r = take_all_there(receiver, out, stride, n, done);
+	channel_unlock(ch);
+	return r;
+}
+
+/* Its memory can be used from here on, if there is any: 1, or an error. */
+static int reach(share_channel *ch, share_message *m)
+{
+	int r = m->buffer ? lent_reach(ch, buffer_of(m->buffer)) : 0;
+
+	if (r == 0)
+		return 1;
+	if (r == SHARE_ENOMEM) { /* of this process */
+		stash(ch, m);
+		return r;
+	}
+	spoil(m, r);
+	return 1;
+}
+
 /* 1, or an error. */
 static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_message *out)
 {
@@ -561,17 +678,7 @@ static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_me
 	r = wait_unlocking(receiver, timeout_ms, deadline, out);
 	receiver->members->waiting--;
 	channel_unlock_and_end(ch);
-	if (r != 1 || !out->buffer)
-		return r;
-	r = lent_reach(ch, buffer_of(out->buffer));
-	if (r == 0)
-		return 1;
-	if (r == SHARE_ENOMEM) { /* of this process */
-		stash(ch, out);
-		return r;
-	}
-	spoil(out, r);
-	return 1;
+	return r == 1 ? reach(ch, out) : r;
 }
 
 int channel_order(share_message *m, void *stream, int timeout_ms)
@@ -590,14 +697,14 @@ static int64_t deadline_of(int timeout_ms)
 	return timeout_ms == 0 || timeout_ms == LOOK_ONLY ? 0 : deadline_from(timeout_ms);
 }
 
-static int receive_ordered(share_channel *ch, int timeout_ms, void *stream, share_message *out)
+/* 1, or an error: it is stashed then. */
+static int order(share_channel *ch, int64_t deadline, void *stream, share_message *out)
 {
-	int64_t deadline = deadline_of(timeout_ms);
-	int r = receive(ch, timeout_ms, deadline, out);
 	const share_buffer *b;
+	int r;
 
-	if (r != 1 || (!out->buffer && !out->after))
-		return r;
+	if (is_data_alone(out))
+		return 1;
 	b = buffer_of(out->buffer);
 	r = b ? stream_check(ch->client, b->segment->kind, stream) : 0;
 	if (r == 0 && (out->after || b->giver.page))
@@ -620,11 +727,27 @@ static int check(const share_channel *ch, int timeout_ms)
 	return r;
 }
 
+/* 1, or an error. */
+static int receive_ordered(share_channel *ch, int timeout_ms, void *stream, share_message *out)
+{
+	int64_t deadline = deadline_of(timeout_ms);
+	int r = receive(ch, timeout_ms, deadline, out);
+
+	return r == 1 ? order(ch, deadline, stream, out) : r;
+}
+
 int channel_receive(share_channel *ch, int timeout_ms, share_message *out)
 {
 	int r = check(ch, timeout_ms);
+	size_t done = 0;
 
 	if (r == 0)
+		r = receive_at_once(ch, out, sizeof(*out), 1, &done);
+	if (done == 1)
+		r = reach(ch, out);
+	else if (r == SHARE_EAGAIN && timeout_ms == 0)
+		r = fail_constant(SHARE_EAGAIN, NO_MESSAGE);
+	else if (r == 0 || r == SHARE_EAGAIN)
 		r = receive(ch, timeout_ms, deadline_of(timeout_ms), out);
 	return r > 0 ? 0 : r;
 }
@@ -680,17 +803,42 @@ static void tell_end_again(share_channel *ch)
 	channel_unlock(ch);
 }
 
-/* Of an array whose elements may be larger than ours. */
-static share_message *message_at(share_message *out, size_t i, size_t stride)
+/* More messages, of which @done are there already: 1, or why there are no more. */
+static int receive_more(share_channel *ch, int timeout_ms, void *stream, share_message *out,
+			size_t n, size_t *done)
 {
-	return (share_message *)(void *)((char *)out + i * stride);
+	size_t stride = out->size, before = *done;
+	int r = receive_at_once(ch, out, stride, n, done);
+	share_message *m;
+
+	if (*done > before) {
+		m = message_at(out, *done - 1, stride);
+		if (!is_data_alone(m)) {
+			r = reach(ch, m);
+			if (r == 1)
+				r = order(ch, deadline_of(timeout_ms), stream, m);
+			*done -= r != 1;
+		}
+		return r == 0 ? 1 : r;
+	}
+	if (r == SHARE_EAGAIN && timeout_ms == LOOK_ONLY)
+		return r;
+	if (r == SHARE_EAGAIN && timeout_ms == 0)
+		return fail_constant(r, NO_MESSAGE);
+	if (r != 0 && r != SHARE_EAGAIN)
+		return r;
+	m = message_at(out, *done, stride);
+	if (*done > 0)
+		prepare(m, stride);
+	r = receive_ordered(ch, timeout_ms, stream, m);
+	*done += r == 1;
+	return r;
 }
 
 int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n)
 {
 	RANGE("share_recv", 0);
-	size_t done = 0, stride;
-	share_message *m = out;
+	size_t done = 0;
 	int r = n == 0 || n > INT32_MAX ? fail(SHARE_EINVAL, "%zu is no number of messages", n)
 					: message_begin(out);
 
@@ -701,16 +849,11 @@ int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_messa
 	if (r == 0)
 		r = stream_check(ch->client, NULL, stream);
 	if (r == 0)
-		r = receive_ordered(ch, timeout_ms, stream, out);
-	if (r != 1)
+		r = receive_more(ch, timeout_ms, stream, out, n, &done);
+	while (r == 1 && done < n)
+		r = receive_more(ch, LOOK_ONLY, stream, out, n, &done);
+	if (done == 0)
 		return r;
-	stride = out->size;
-	for (done = 1; r == 1 && done < n; done += r == 1) {
-		m = message_at(out, done, stride);
-		m->size = stride;
-		message_begin(m);
-		r = receive_ordered(ch, LOOK_ONLY, stream, m);
-	}
 	if (r == SHARE_EPIPE || r == SHARE_EOWNERDEAD)
 		tell_end_again(ch);
 	return (int)done;

@@ -14,7 +14,7 @@
 #include "libshare/channel/data.h"
 #include "libshare/client/error.h"
 
-bool data_grow(struct receiver *receiver)
+bool data_grow(struct receiver *receiver, struct channel_data **at)
 {
 	uint32_t n = receiver->n_data;
 	struct channel_data *d, **all;
@@ -31,7 +31,7 @@ bool data_grow(struct receiver *receiver)
 		return false;
 	*d = (struct channel_data){.place = n};
 	ASAN_POISON_MEMORY_REGION(d->bytes, sizeof(d->bytes));
-	receiver->data[n] = receiver->free_data = d;
+	receiver->data[n] = *at = d;
 	receiver->n_data++;
 	return true;
 }

@@ -16,43 +16,43 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, size) ((void)(p), (void)(size))
 #endif
 
-/* A place more. False without memory. */
-bool data_grow(struct receiver *receiver);
+/* A place more, @at the end of those that are free. False without memory. */
+bool data_grow(struct receiver *receiver, struct channel_data **at);
 
-/* Reserves a place, so that the next call of data_keep() does not fail. False without memory. */
-static inline bool data_reserve(struct receiver *receiver)
+/* Places for the data of the next messages, @n at most. How many; fewer without memory. */
+static inline uint32_t data_places(struct receiver *receiver, struct ring_message *out, uint32_t n)
 {
-	return receiver->free_data || data_grow(receiver);
+	struct channel_data **at = &receiver->free_data;
+	uint32_t i;
+
+	for (i = 0; i < n && (*at || data_grow(receiver, at)); i++, at = &(*at)->next) {
+		out[i].data = (*at)->bytes;
+		ASAN_UNPOISON_MEMORY_REGION((*at)->bytes, sizeof((*at)->bytes));
+	}
+	return i;
 }
 
-/* Where the data of the next message go. A place is reserved. */
-static inline unsigned char *data_place(struct receiver *receiver)
-{
-	struct channel_data *d = receiver->free_data;
-
-	ASAN_UNPOISON_MEMORY_REGION(d->bytes, sizeof(d->bytes));
-	return d->bytes;
-}
-
-/* They stay there with a message, whose size, producer and receipt are known. */
+/* The first of these places: the message, whose data are there, keeps it. */
 static inline void data_keep(struct receiver *receiver, share_message *m)
 {
 	struct channel_data *d = receiver->free_data;
 
-	if (m->data_size == 0) {
-		m->data = (const unsigned char *)"";
-		m->place = UINT32_MAX;
-		return;
-	}
 	receiver->free_data = d->next;
 	d->receipt = m->receipt;
 	d->producer = m->producer;
-	ASAN_POISON_MEMORY_REGION(d->bytes + m->data_size, sizeof(d->bytes) - m->data_size);
 	m->data = d->bytes;
 	m->place = d->place;
+	ASAN_POISON_MEMORY_REGION(d->bytes + m->data_size, sizeof(d->bytes) - m->data_size);
 }
 
-/* NULL: the message was given up, or has no data. */
+/* Those that no message was received for. */
+static inline void data_leave(const struct ring_message *m, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		ASAN_POISON_MEMORY_REGION(m[i].data, SHARE_MESSAGE_DATA_MAX);
+}
+
+/* NULL: the message was given up. */
 static inline struct channel_data *data_find(const struct receiver *receiver,
 					     const share_message *m)
 {
@@ -64,7 +64,7 @@ static inline struct channel_data *data_find(const struct receiver *receiver,
 		   : NULL;
 }
 
-/* The message is given up. False if it had no data, or was before. */
+/* The message is given up. False if it was before. */
 static inline bool data_drop(struct receiver *receiver, const share_message *m)
 {
 	struct channel_data *d = data_find(receiver, m);

@@ -42,8 +42,8 @@ static inline void message_end(share_message *m)
 	m->data_size = 0;
 }
 
-/* A few bytes that the channel's owner keeps with a message that was received, and has data. False:
- * it was given up. */
+/* A few bytes that the channel's owner keeps with a message that was received. False: it was given
+ * up. */
 #define CHANNEL_NOTE_SIZE 16
 bool channel_get_note(const share_message *m, void *out);
 void channel_set_note(const share_message *m, const void *note);

@@ -238,43 +238,57 @@ static void acknowledge(struct consuming *c, const struct held *h)
 	ring_for(ring_consumer_wake(c->ring), false);
 }
 
-/* Keeps up to two, and gives the newer one back first. */
+#define HELD 4
+
+/* What is there, behind the first @n. How many. */
+static uint32_t take(struct consuming *c, struct held *held, uint32_t n)
+{
+	struct ring_message run[HELD];
+	uint32_t producer = 0;
+	uint64_t lost = 0;
+	int r;
+
+	for (uint32_t i = n; i < HELD; i++)
+		run[i - n].data = held[i].data;
+	r = ring_consumer_receive_run(c->ring, &producer, run, HELD - n, &lost);
+	check(r >= 0);
+	for (int i = 0; i < r; i++, lost = 0) {
+		held[n + (uint32_t)i].producer = producer;
+		held[n + (uint32_t)i].message = run[i];
+		look_at(c, producer, &run[i], lost);
+	}
+	return (uint32_t)r;
+}
+
+/* Keeps up to four, and gives the newer ones back first. */
 static void *consume(void *data)
 {
 	struct consuming *c = data;
-	struct held held[2];
+	struct held held[HELD];
 	uint32_t n = 0;
-
-	for (size_t i = 0; i < 2; i++)
-		held[i].message.data = held[i].data;
 
 	for (uint64_t turn = 0;; turn++) {
 		struct ring_sleep sleep;
-		uint64_t lost = 0;
-		int r = ring_consumer_receive(c->ring, &held[n].producer, &held[n].message, &lost);
+		uint32_t got = take(c, held, n);
 
-		if (r == 0) {
+		if (got == 0) {
 			while (n > 0)
 				acknowledge(c, &held[--n]);
 			ring_for(ring_consumer_wake(c->ring), false);
 			ring_consumer_sleep(c->ring, turn % 3 == 0, &sleep);
 			bool last = atomic_load(&done) == n_producers;
 
-			r = ring_consumer_receive(c->ring, &held[n].producer, &held[n].message,
-						  &lost);
-			if (r == 0 && last && all_is_received(c)) {
+			got = take(c, held, 0);
+			if (got == 0 && last && all_is_received(c)) {
 				ring_consumer_awake(c->ring);
 				return NULL;
 			}
-			if (r == 0 && !last)
+			if (got == 0 && !last)
 				wait_for(&sleep, c->doorbell);
 			ring_consumer_awake(c->ring);
-			if (r == 0)
-				continue;
 		}
-		check(r == 1);
-		look_at(c, held[n].producer, &held[n].message, lost);
-		if (++n == 2)
+		n += got;
+		if (n == HELD)
 			while (n > 0)
 				acknowledge(c, &held[--n]);
 	}

@@ -235,7 +235,8 @@ c drop_though_somebody_is_there   ring_deserted_test channels
 c hide_what_was_dropped           ring_deserted_test channels
 c end_before_the_last             ring_end_test
 c end_without_asking              channel_end_test
-c take_what_was_dropped           ring_drop_test
+c take_what_was_dropped           ring_drop_test ring_run_test
+c acknowledge_unseen              ring_run_test
 c make_no_orphans                 channel_orphan_test
 c mark_what_was_not_taken         channel_orphan_test
 c forget_acknowledged             channel_orphan_test
