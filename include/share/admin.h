@@ -29,6 +29,8 @@ extern "C" {
  *              call unless it is 0
  * @param data  what it is called with
  * @return 0, what `each` has returned, or a negative error.
+ * @retval SHARE_ENODEV  "devices": there is no driver
+ * @retval SHARE_ETIMEDOUT  an operator's connection, whose time limit for the broker is over
  */
 int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
 		  void *data);
@@ -72,6 +74,10 @@ typedef struct share_monitor_options {
  * @param data        what it is called with
  * @return 0, after the time limit as well, what `each` has returned, or a negative error.
  * @retval SHARE_EQUOTA  as many watches, or bytes of messages that wait, as this user may have
+ * @retval SHARE_EBUSY   another thread waits with this connection already
+ * @retval SHARE_ECANCELED  another thread has given the connection up
+ * @retval SHARE_EINTR   interrupted (share_interrupt())
+ * @retval SHARE_ETIMEDOUT  an operator's connection, whose time limit for the broker is over
  */
 int share_monitor(share_client *c, const share_monitor_options *options, int timeout_ms,
 		  int (*each)(const char *json, void *data), void *data);
@@ -83,6 +89,7 @@ int share_monitor(share_client *c, const share_monitor_options *options, int tim
  * @param c      the connection
  * @param token  its identifier
  * @retval SHARE_ENOENT  there is none (any more), or it is another user's
+ * @retval SHARE_ETIMEDOUT  as share_inspect()
  */
 int share_revoke_id(share_client *c, uint64_t token);
 
@@ -97,6 +104,7 @@ int share_revoke_id(share_client *c, uint64_t token);
  * @retval SHARE_ENOENT  there is none (any more), or it is another user's
  * @retval SHARE_ESTALE  it has lost its connection already
  * @retval SHARE_EINVAL  it is this client
+ * @retval SHARE_ETIMEDOUT  as share_inspect()
  */
 int share_drop_client(share_client *c, uint64_t client);
 
@@ -118,6 +126,7 @@ int share_drop_client(share_client *c, uint64_t client);
  * @retval SHARE_ENOTSUP  the broker was started without a file
  * @retval SHARE_ESYSTEM  the file cannot be read; or it was, and the broker had no memory to tell
  *                        what is new, which share_error_detail() says then
+ * @retval SHARE_ETIMEDOUT  as share_inspect()
  */
 int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data);
 
@@ -136,6 +145,7 @@ int share_reload(share_client *c, int (*each)(const char *json, void *data), voi
  * @retval SHARE_EACCES   this user is no administrator of the broker
  * @retval SHARE_ENOTSUP  the new program cannot go on, for the reason in share_error_detail()
  * @retval SHARE_EDISCONNECTED  the broker is about to end
+ * @retval SHARE_ETIMEDOUT  as share_inspect()
  */
 int share_upgrade(share_client *c, int (*each)(const char *json, void *data), void *data);
 
@@ -149,6 +159,7 @@ int share_upgrade(share_client *c, int (*each)(const char *json, void *data), vo
  * @param name  the channel's
  * @retval SHARE_ENOENT  there is no such channel, or no message in it that this user may end
  * @retval SHARE_EINVAL  the name is too long, or the broker is an older one
+ * @retval SHARE_ETIMEDOUT  as share_inspect()
  */
 int share_end_channel(share_client *c, const char *name);
 

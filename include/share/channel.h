@@ -64,8 +64,9 @@ extern "C" {
  * can come any more. Whoever waits for somebody else then gets SHARE_EDISCONNECTED, within half a
  * second, as soon as nobody is left who could do what it waits for.
  *
- * Threads: as everywhere, every function may be called from any thread at any time. Who waits in a
- * channel that another thread closes gets SHARE_ECANCELED.
+ * Threads: as everywhere, every function may be called from any thread at any time. When one closes
+ * the channel, those that wait in share_recv() or share_send() get SHARE_ECANCELED; a call that has
+ * not begun to wait then is a mistake, as with any handle that was given up.
  */
 typedef struct share_channel share_channel;
 
@@ -195,6 +196,7 @@ typedef struct share_channel_options {
  * @retval SHARE_EEXIST  there is a channel of that name, and it is not what was asked for, or this
  *                       user may not use it, or it belongs to a service
  * @retval SHARE_EQUOTA  this user has as many channels as it may
+ * @retval SHARE_ENOTSUP SHARE_CHANNEL_WRITABLE in a pool that scrubs
  * @see share_service_open()
  *
  * @par Example
@@ -229,6 +231,8 @@ int share_channel_open(share_client *c, const char *name, int role,
  * @retval SHARE_EACCES     not a producer
  * @retval SHARE_EDISCONNECTED  some still wait, there is no consumer, and the broker is gone, so
  *                              that none can come
+ * @retval SHARE_ECANCELED  another thread has given the channel up
+ * @retval SHARE_EINTR      interrupted (share_interrupt())
  */
 int share_channel_flush(share_channel *ch, int timeout_ms);
 
@@ -251,6 +255,8 @@ int share_channel_flush(share_channel *ch, int timeout_ms);
  * @retval SHARE_EACCES     not a producer
  * @retval SHARE_EDISCONNECTED  some wait for a consumer, and the broker is gone, so that none can
  *                              come
+ * @retval SHARE_ECANCELED  another thread has given the channel up
+ * @retval SHARE_EINTR      interrupted (share_interrupt())
  */
 int share_channel_drain(share_channel *ch, int timeout_ms);
 
@@ -295,6 +301,10 @@ void share_channel_close(share_channel *ch);
  * whether consumers are missing, or which process is in the way
  * @retval SHARE_EDISCONNECTED  no room and no consumer who could make some, and the broker is
  *                              gone, so that none can come
+ * @retval SHARE_EQUOTA     the buffer is a loan, and this user has as many references to buffers as
+ *                          it may
+ * @retval SHARE_ECANCELED  another thread has given the channel up
+ * @retval SHARE_EINTR      interrupted (share_interrupt())
  */
 static inline int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
 			     void *stream);
@@ -314,6 +324,9 @@ static inline int share_send(share_channel *ch, share_buffer *b, const void *dat
  * @retval SHARE_EAGAIN     no room, as share_when_full says
  * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says
  * @retval SHARE_EDISCONNECTED  as share_send()
+ * @retval SHARE_EQUOTA     as share_send()
+ * @retval SHARE_ECANCELED  another thread has given the channel up
+ * @retval SHARE_EINTR      interrupted (share_interrupt())
  */
 static inline int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
 			     void *stream);
@@ -359,6 +372,9 @@ typedef struct share_outgoing {
  * @retval SHARE_EAGAIN     no room, as share_when_full says
  * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says
  * @retval SHARE_EDISCONNECTED  as share_send()
+ * @retval SHARE_EQUOTA     as share_send()
+ * @retval SHARE_ECANCELED  another thread has given the channel up
+ * @retval SHARE_EINTR      interrupted (share_interrupt())
  */
 int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream);
 
@@ -457,6 +473,8 @@ typedef struct share_message {
  * before: it has to open the channel again. It kept a producer waiting (`stall_ms`), or owes
  * something to too many that are gone (`producers`)
  * @retval SHARE_EACCES      this process is not a consumer
+ * @retval SHARE_ECANCELED   another thread has given the channel up
+ * @retval SHARE_EINTR       interrupted (share_interrupt())
  */
 static inline int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out);
 
@@ -470,8 +488,7 @@ static inline int share_recv(share_channel *ch, int timeout_ms, void *stream, sh
  * @param out         the messages, the first of which was set to SHARE_MESSAGE_INIT, to be given
  *                    back with share_ack() or share_ack_many()
  * @param n           how many at most
- * @return How many were received, at least 1; or a negative error, as of share_recv().
- * @see share_recv()
+ * @return How many were received, at least 1; or one of the errors of share_recv().
  */
 int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n);
 

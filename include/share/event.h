@@ -59,6 +59,7 @@ typedef struct share_event_options {
  * @retval SHARE_EEXIST   the name leads to another event
  * @retval SHARE_EQUOTA   this user, or the agent, has as many events as it may
  * @retval SHARE_EDEVICE  the driver failed
+ * @retval SHARE_ENOTSUP  the device cannot make such events
  */
 int share_event_create(share_client *c, const share_event_options *options, share_event **out);
 
@@ -69,6 +70,8 @@ int share_event_create(share_client *c, const share_event_options *options, shar
  * @param name  as in share_event_options
  * @param out   one more handle, to be given up with share_event_release()
  * @retval SHARE_ENOENT  there is none of that name
+ * @retval SHARE_ESTALE  it has ended with its agent
+ * @retval SHARE_EQUOTA  as many references to events as this user may have
  */
 int share_event_open(share_client *c, const char *name, share_event **out);
 
@@ -81,6 +84,8 @@ typedef struct share_token share_token;
  * @param token  of share_event_export()
  * @param out    one more handle, to be given up with share_event_release()
  * @retval SHARE_ENOENT  the event is gone
+ * @retval SHARE_ESTALE  it has ended with its agent
+ * @retval SHARE_EQUOTA  as many references to events as this user may have
  */
 int share_event_import(share_client *c, const share_token *token, share_event **out);
 

@@ -144,6 +144,8 @@ int share_fence_query(const share_client *c, const share_fence *fence);
  * @retval SHARE_ETIMEDOUT   not reached in time
  * @retval SHARE_EOWNERDEAD  it never will be
  * @retval SHARE_ESTALE      as share_fence_wait()
+ * @retval SHARE_ECANCELED   another thread has given the connection up
+ * @retval SHARE_EINTR       interrupted (share_interrupt())
  */
 int share_fence_synchronize(share_client *c, const share_fence *fence, int timeout_ms);
 
@@ -201,6 +203,8 @@ int share_host_stream_launch(share_host_stream *s, void (*function)(void *data),
  * function on the stream.
  *
  * @param s  the stream
+ * @retval SHARE_EINTR  interrupted (share_interrupt())
+ * @retval SHARE_ECANCELED  another thread has given the stream up
  */
 int share_host_stream_synchronize(share_host_stream *s);
 

@@ -127,9 +127,17 @@ void share_service_close(share_service *s);
  * @retval SHARE_EOWNERDEAD the request was delivered to as many workers as the service allows, and
  *                          all of them died with it; or the worker that answered died before its
  *                          work was done
- * @retval SHARE_ECANCELED  the worker has acknowledged it without an answer
+ * @retval SHARE_ECANCELED  the worker has acknowledged it without an answer; or another thread has
+ *                          given the service up
  * @retval SHARE_EDISCONNECTED  no worker is there, and the broker is gone, so that none can come
  * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already
+ * @retval SHARE_ESTALE     this caller was left behind, as it owes too many workers that are gone
+ *                          something, and has missed the answer
+ * @retval SHARE_EQUOTA     as share_send()
+ * @retval SHARE_EBUSY      as for share_alloc()
+ * @retval SHARE_ENODEV     as for share_alloc()
+ * @retval SHARE_EDEVICE    as for share_alloc()
+ * @retval SHARE_EINTR      interrupted (share_interrupt())
  */
 int share_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
 	       int timeout_ms, void *stream, share_message *out);
@@ -149,6 +157,9 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
  * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already, or no room and the time limit is 0
  * @retval SHARE_ETIMEDOUT  there was no room in time
  * @retval SHARE_EDISCONNECTED  as share_send()
+ * @retval SHARE_EQUOTA     as share_send()
+ * @retval SHARE_ECANCELED  another thread has given the service up
+ * @retval SHARE_EINTR      interrupted (share_interrupt())
  */
 int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
 		     int timeout_ms, void *stream, share_pending **out);
@@ -167,6 +178,11 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
  * @retval SHARE_EOWNERDEAD  as share_call()
  * @retval SHARE_ECANCELED   as share_call()
  * @retval SHARE_EDISCONNECTED  as share_call()
+ * @retval SHARE_ESTALE      as share_call()
+ * @retval SHARE_EBUSY       as for share_alloc()
+ * @retval SHARE_ENODEV      as for share_alloc()
+ * @retval SHARE_EDEVICE     as for share_alloc()
+ * @retval SHARE_EINTR       interrupted (share_interrupt())
  */
 int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out);
 
@@ -191,6 +207,10 @@ void share_call_cancel(share_pending *p);
  * @retval SHARE_ETIMEDOUT   no request came in time
  * @retval SHARE_EDISCONNECTED  there is no request and no caller, and the broker is gone, so that
  *                              none can come
+ * @retval SHARE_ESTALE      this worker was left behind several times, and has messages of each
+ *                           time: it has to give some up
+ * @retval SHARE_ECANCELED   another thread has given the service up
+ * @retval SHARE_EINTR       interrupted (share_interrupt())
  * @see share_recv()
  */
 int share_next_request(share_service *s, int timeout_ms, void *stream, share_message *out);
@@ -217,6 +237,8 @@ int share_request_status(const share_message *request);
  * @param stream     where the work on both was enqueued
  * @retval SHARE_ECANCELED   nobody waits for the answer any more
  * @retval SHARE_EOWNERDEAD  the caller is dead
+ * @retval SHARE_EQUOTA      as share_send()
+ * @retval SHARE_ETIMEDOUT   the broker has not said who takes part, within half a second
  */
 int share_reply(share_message *request, share_buffer *b, const void *data, size_t data_size,
 		void *stream);

@@ -59,6 +59,12 @@ extern "C" {
  * one that has waited in vain answers SHARE_ETIMEDOUT. Limits are for what others do; what the
  * broker alone has to say is always asked, and takes no time unless it is stopped.
  *
+ * Errors: a function answers those of its page. Besides, any function may answer SHARE_EINVAL,
+ * SHARE_EFORK, SHARE_EDISCONNECTED, SHARE_ENOMEM, SHARE_ESYSTEM, and SHARE_EPROTO when the broker
+ * has sent what the library cannot read. One that takes a `stream` may answer SHARE_EDEVICE (its
+ * driver failed), SHARE_ENOTSUP (it is being captured), and SHARE_EAGAIN with
+ * SHARE_CONNECT_NEVER_BLOCK, when it is one of a GPU.
+ *
  * Waits for others end when what is waited for is there, when another thread gives the handle up
  * (SHARE_ECANCELED), and when the connection is interrupted (SHARE_EINTR): see share_interrupt(). A
  * signal by itself ends none.
@@ -274,6 +280,8 @@ static inline int share_interrupt_clear(share_client *c)
  * all earlier messages.
  *
  * @param c  the connection
+ * @retval SHARE_ETIMEDOUT  an operator's connection (SHARE_CONNECT_OPERATOR), whose time limit is
+ *                          over
  */
 int share_ping(share_client *c);
 
@@ -539,6 +547,8 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  * @retval SHARE_ENOTSUP  the current context's device cannot reach it, or the stream is being
  *                        captured
  * @retval SHARE_EDEVICE  the driver failed, and how
+ * @retval SHARE_ENOENT   the pool was destroyed (share_pool_destroy())
+ * @retval SHARE_EINTR    interrupted (share_interrupt())
  *
  * @par Example
  * @code
@@ -711,6 +721,7 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
  *                          acknowledge the message
  * @retval SHARE_EAGAIN     as for share_alloc()
  * @retval SHARE_EQUOTA     this user waits for too much (limit "waits")
+ * @retval SHARE_EINTR      interrupted (share_interrupt())
  */
 int share_reclaim(share_buffer *b, int timeout_ms, void *stream);
 
@@ -991,6 +1002,12 @@ int share_unpublish(share_client *c, const char *name);
  * @retval SHARE_EOWNERDEAD  the publisher died before its work was done
  * @retval SHARE_EAGAIN      for writing: as for share_alloc()
  * @retval SHARE_EQUOTA      as many references to buffers, or as many waits, as this user may have
+ * @retval SHARE_EBUSY       as for share_alloc()
+ * @retval SHARE_ENODEV      as for share_alloc()
+ * @retval SHARE_EDEVICE     as for share_alloc()
+ * @retval SHARE_ENOTSUP     as for share_alloc()
+ * @retval SHARE_ECANCELED   another thread has given the connection up
+ * @retval SHARE_EINTR       interrupted (share_interrupt())
  * @see share_alloc() for what can go wrong in reaching GPU memory
  */
 int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
@@ -1193,6 +1210,11 @@ static inline int share_export(share_buffer *b, void *stream, share_token *out)
  * @retval SHARE_EOWNERDEAD  the exporter died before its work was done
  * @retval SHARE_EAGAIN      for writing: as for share_alloc()
  * @retval SHARE_EQUOTA      as many references to buffers as this user may have
+ * @retval SHARE_EBUSY       as for share_alloc()
+ * @retval SHARE_ENODEV      as for share_alloc()
+ * @retval SHARE_EDEVICE     as for share_alloc()
+ * @retval SHARE_ENOTSUP     as for share_alloc()
+ * @retval SHARE_EINTR       interrupted (share_interrupt())
  * @see share_export(); share_alloc() for what can go wrong in reaching GPU memory
  */
 int share_import(share_client *c, const share_token *token, int mode, void *stream,

@@ -168,6 +168,7 @@ int share_tensor_set(share_buffer *b, const share_tensor *t);
  * @retval SHARE_ENOENT   nothing describes it
  * @retval SHARE_EINVAL   what describes it is no proper tensor, or is larger than the buffer
  * @retval SHARE_ENOTSUP  as share_metadata_get()
+ * @retval SHARE_EPROTO   as share_metadata_get()
  */
 int share_tensor_get(const share_buffer *b, share_tensor *out);
 

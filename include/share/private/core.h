@@ -47,7 +47,7 @@ int share_try_release(share_buffer *b);
  * @param out  the message, to be given back with share_ack() or share_try_ack()
  * @retval SHARE_EAGAIN  there is no such message. Call share_recv() when the thread may wait: it
  *                       receives the same message
- * @see share_recv() for the other errors
+ * @see the errors of share_recv()
  */
 int share_try_recv(share_channel *ch, share_message *out);
 

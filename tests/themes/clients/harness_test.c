@@ -5,6 +5,8 @@
  * stop where they are told, and what is left behind is noticed.
  */
 
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,6 +41,25 @@ Test(harness, a_raw_client_is_a_client)
 	raw_close(&r);
 	settle(c, s.clients == 1);
 	share_disconnect(c);
+}
+
+static int answers_what_is_on_no_page(const share_name_info *info, void *data)
+{
+	(void)info, (void)data;
+	return SHARE_EPIPE;
+}
+
+Test(harness, a_function_that_returns_what_is_not_on_its_page_ends_the_test, .signal = SIGABRT)
+{
+	share_client *c = connect_as("test");
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, 4096, NULL);
+
+	check_ok(share_publish(b, "name", NULL));
+	/* ctest takes what it says for a failure */
+	check(freopen("/dev/null", "w", stderr) != NULL);
+	share_list(c, NULL, answers_what_is_on_no_page, NULL);
+	_exit(0);
 }
 
 static void adds_one(struct child *self, void *data)
