@@ -14,8 +14,9 @@ int check_returned(const char *function, int r, const int *errors, int counts, i
 	for (; *errors; errors++)
 		if (r == *errors)
 			return r;
-	fprintf(stderr,
-		"BUG: %s() has returned %d (%s), which its comment in include/share does not list\n",
-		function, r, share_error_name(r));
+	fprintf(
+	    stderr,
+	    "BUG: %s() has returned %d (%s), which its comment in include/share does not list\n",
+	    function, r, share_error_name(r));
 	abort();
 }
