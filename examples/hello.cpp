@@ -88,7 +88,8 @@ static void parent(const share::client &client)
 
 			std::iota(values.begin(), values.end(), last - 99);
 			kept = b.retain();
-			numbers.give(std::move(b));
+			if (!numbers.give(std::move(b)))
+				throw share::error(SHARE_ETIMEDOUT, "there is no room");
 		}
 		if (!numbers.drain(10s))
 			throw share::error(SHARE_ETIMEDOUT, "the child does not receive");

@@ -10,8 +10,11 @@
  *
  * Errors are exceptions of the type share::error. What is no error is a value: a receive() whose
  * time is over returns no message. Destructors never throw; who wants to know whether a release has
- * failed calls release(), ack() and so on. Threads: as in C, several may use one object, and one may
- * move or destroy it when no other does.
+ * failed calls release(), ack() and so on. What would be lost if nobody looked at it is [[nodiscard]].
+ *
+ * Threads: as in C, several may use one object, and one may move or destroy it when no other does.
+ * close() gives an object up while others wait with it, which ends their waits (SHARE_ECANCELED);
+ * client::interrupt() ends all waits of a connection (SHARE_EINTR), also from the handler of a signal.
  */
 
 #include <chrono>
@@ -134,6 +137,8 @@ public:
 		check(share_host_stream_launch(handle_.get(), function, data));
 	}
 	void synchronize() { check(share_host_stream_synchronize(handle_.get())); }
+	/** As the destructor: what was enqueued runs first. */
+	void close() noexcept { handle_.reset(); }
 	share_host_stream *get() const noexcept { return handle_.get(); }
 
 private:
@@ -183,9 +188,21 @@ public:
 	void ping() const { check(share_ping(get())); }
 	int fd() const { return check(share_get_fd(get())); }
 	int dispatch() const { return check(share_dispatch(get())); }
+	/** How long the broker will still be there, if it is about to end. */
+	[[nodiscard]] std::optional<milliseconds> ending() const
+	{
+		int left = check(share_ending(get()));
+
+		return left > 0 ? std::optional(milliseconds(left)) : std::nullopt;
+	}
+	/** Calls that wait throw SHARE_EINTR from now on, until interrupt_clear(). */
+	void interrupt() const { check(share_interrupt(get())); }
+	void interrupt_clear() const { check(share_interrupt_clear(get())); }
+	/** As the destructor: the connection ends with the last object that was made from it. */
+	void close() noexcept { handle_.reset(); }
 	share_client *get() const noexcept { return handle_.get(); }
 
-	share_fence record(stream s) const
+	[[nodiscard]] share_fence record(stream s) const
 	{
 		share_fence fence;
 
@@ -197,17 +214,23 @@ public:
 	{
 		check(share_fence_wait(get(), &fence, s.ordinal(), s.get()));
 	}
-	/** The calling thread waits. False: not in that time. */
-	bool synchronize(const share_fence &fence, milliseconds limit = forever) const
+	/** The calling thread waits. */
+	void synchronize(const share_fence &fence) const
+	{
+		check(share_fence_synchronize(get(), &fence, SHARE_WAIT_FOREVER));
+	}
+	/** False: not in that time. */
+	[[nodiscard]] bool synchronize(const share_fence &fence, milliseconds limit) const
 	{
 		int r = share_fence_synchronize(get(), &fence, detail::timeout(limit));
 
 		return !detail::is_over(r) && check(r) == 0;
 	}
 	/** Nothing: the name leads to no buffer, or not within that time. */
-	std::optional<buffer> lookup(const char *name, int mode = SHARE_RDONLY,
-				     milliseconds limit = milliseconds{0}, stream s = {}) const;
-	buffer import(const share_token &token, int mode = 0, stream s = {}) const;
+	[[nodiscard]] std::optional<buffer> lookup(const char *name, int mode = SHARE_RDONLY,
+						   milliseconds limit = milliseconds{0},
+						   stream s = {}) const;
+	[[nodiscard]] buffer import(const share_token &token, int mode = 0, stream s = {}) const;
 	void unpublish(const char *name) const { check(share_unpublish(get(), name)); }
 
 private:
@@ -255,9 +278,9 @@ public:
 	explicit operator bool() const noexcept { return handle_; }
 	share_buffer *get() const noexcept { return handle_; }
 	/** The reference is the caller's from now on. */
-	share_buffer *detach() noexcept { return std::exchange(handle_, nullptr); }
+	[[nodiscard]] share_buffer *detach() noexcept { return std::exchange(handle_, nullptr); }
 	/** Another reference to the same handle. */
-	buffer retain() const { return buffer(share_retain(handle_), stream_); }
+	[[nodiscard]] buffer retain() const { return buffer(share_retain(handle_), stream_); }
 	/** The memory was used on this stream: it is released behind that. */
 	void used_on(stream s) noexcept { stream_ = s; }
 	/** As the destructor, but throws when it fails. This has the reference still only if bool(*this)
@@ -294,6 +317,17 @@ public:
 			throw error(SHARE_EINVAL, "this is memory of a GPU");
 		return {static_cast<T *>(data()), static_cast<std::size_t>(size() / sizeof(T))};
 	}
+	/** Copies out of memory of every kind, behind the work on the stream. The thread waits for it. */
+	void copy_to_host(void *to, std::uint64_t size, std::uint64_t offset = 0, stream s = {}) const
+	{
+		check(share_copy_to_host(handle_, offset, to, size, s.get()));
+	}
+	/** Copies into it. */
+	void copy_from_host(const void *from, std::uint64_t size, std::uint64_t offset = 0,
+			    stream s = {}) const
+	{
+		check(share_copy_from_host(handle_, offset, from, size, s.get()));
+	}
 	/** 0, SHARE_EAGAIN or SHARE_EOWNERDEAD: share_buffer_status(). */
 	int status() const noexcept { return share_buffer_status(handle_); }
 	std::uint64_t publish(const char *name, stream s = {},
@@ -304,15 +338,17 @@ public:
 		check(share_publish_with(handle_, name, options, s.get(), &version));
 		return version;
 	}
-	share_token export_token(stream s = {}, const share_export_options *options = nullptr) const
+	[[nodiscard]] share_token export_token(stream s = {}, const share_export_options *options = nullptr) const
 	{
 		share_token token;
 
 		check(share_export_with(handle_, options, s.get(), &token));
 		return token;
 	}
+	/** Waits until nobody else has it. */
+	void reclaim() const { check(share_reclaim(handle_, SHARE_WAIT_FOREVER, nullptr)); }
 	/** False: others still have it. */
-	bool reclaim(milliseconds limit = forever, stream s = {}) const
+	[[nodiscard]] bool reclaim(milliseconds limit, stream s = {}) const
 	{
 		int r = share_reclaim(handle_, detail::timeout(limit), s.get());
 
@@ -363,7 +399,7 @@ public:
 		check(share_pool_create(c.get(), name, &options, &p));
 		handle_.reset(p);
 	}
-	buffer alloc(std::uint64_t size, stream s = {},
+	[[nodiscard]] buffer alloc(std::uint64_t size, stream s = {},
 		     const share_alloc_options *options = nullptr) const
 	{
 		share_buffer *b;
@@ -431,7 +467,7 @@ public:
 	bool has_buffer() const noexcept { return m_.buffer; }
 	/** A reference of its own to the buffer, which may outlive the message. Throws error(), if
 	 * there is one. */
-	buffer retain() const
+	[[nodiscard]] buffer retain() const
 	{
 		check_error();
 		return buffer(share_retain(m_.buffer), stream_);
@@ -473,7 +509,7 @@ private:
 		buffer borrowed(m_.buffer, stream_);
 		struct keeper {
 			buffer &b;
-			~keeper() { b.detach(); }
+			~keeper() { static_cast<void>(b.detach()); }
 		} keep{borrowed};
 
 		check_error();
@@ -497,6 +533,8 @@ public:
 		check(share_channel_get_stats(get(), &found));
 		return found;
 	}
+	/** Leaves the channel: other threads that wait in it come back. */
+	void close() noexcept { handle_.reset(); }
 	share_channel *get() const noexcept { return handle_.get(); }
 
 protected:
@@ -572,32 +610,36 @@ public:
 	{
 	}
 	/** False: there is no room, as share_when_full says. */
-	bool send(const buffer &b, const void *data = nullptr, std::size_t size = 0, stream s = {}) const
+	[[nodiscard]] bool send(const buffer &b, const void *data = nullptr, std::size_t size = 0,
+				stream s = {}) const
 	{
 		return sent(share_send(get(), b.get(), data, size, s.get()));
 	}
-	bool send(const void *data, std::size_t size) const { return send(buffer(), data, size); }
+	[[nodiscard]] bool send(const void *data, std::size_t size) const { return send(buffer(), data, size); }
 	/** The reference goes to the channel, if there is room. */
-	bool give(buffer &&b, const void *data = nullptr, std::size_t size = 0, stream s = {}) const
+	[[nodiscard]] bool give(buffer &&b, const void *data = nullptr, std::size_t size = 0,
+				stream s = {}) const
 	{
 		bool gone = sent(share_give(get(), b.get(), data, size, s.get()));
 
 		if (gone)
-			b.detach();
+			static_cast<void>(b.detach());
 		return gone;
 	}
+	void flush() const { check(share_channel_flush(get(), SHARE_WAIT_FOREVER)); }
 	/** False: some messages still wait for a consumer. */
-	bool flush(milliseconds limit = forever) const
+	[[nodiscard]] bool flush(milliseconds limit) const
 	{
 		return sent(share_channel_flush(get(), detail::timeout(limit)));
 	}
+	void drain() const { check(share_channel_drain(get(), SHARE_WAIT_FOREVER)); }
 	/** False: some are not acknowledged. */
-	bool drain(milliseconds limit = forever) const
+	[[nodiscard]] bool drain(milliseconds limit) const
 	{
 		return sent(share_channel_drain(get(), detail::timeout(limit)));
 	}
 	/** The next message that was delivered too often. */
-	std::optional<message> take_back() const
+	[[nodiscard]] std::optional<message> take_back() const
 	{
 		share_message m = SHARE_MESSAGE_INIT;
 
@@ -617,7 +659,7 @@ public:
 	{
 	}
 	/** Nothing: no message within that time. Throws SHARE_EPIPE when the last producer has gone. */
-	std::optional<message> receive(milliseconds limit = forever, stream s = {}) const
+	[[nodiscard]] std::optional<message> receive(milliseconds limit = forever, stream s = {}) const
 	{
 		share_message m = SHARE_MESSAGE_INIT;
 
@@ -640,6 +682,8 @@ class service
 {
 public:
 	int fd() const { return check(share_service_get_fd(get())); }
+	/** Leaves the service: other threads that wait in it come back. */
+	void close() noexcept { handle_.reset(); }
 	share_service *get() const noexcept { return handle_.get(); }
 
 protected:
@@ -656,6 +700,30 @@ private:
 };
 } // namespace detail
 
+/** A call that is under way. The destructor gives it up, and its answer with it. */
+class pending
+{
+public:
+	/** Takes the call over. */
+	explicit pending(share_pending *handle) noexcept : handle_(handle) {}
+	/** Nothing, and the call goes on: limit 0, and there is no answer yet. Nothing, and *this is no
+	 * call any more: none came within that time. */
+	[[nodiscard]] std::optional<message> finish(milliseconds limit = forever, stream s = {})
+	{
+		share_message m = SHARE_MESSAGE_INIT;
+		int r = share_call_finish(handle_.get(), detail::timeout(limit), s.get(), &m);
+
+		if (r != SHARE_EAGAIN && r != SHARE_EINVAL && r != SHARE_EINTR && r != SHARE_EFORK)
+			static_cast<void>(handle_.release());
+		return detail::received(r, m, s, limit);
+	}
+	explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
+	share_pending *get() const noexcept { return handle_.get(); }
+
+private:
+	detail::owner<share_pending, share_call_cancel> handle_;
+};
+
 /** A service, to ask. */
 class caller : public detail::service
 {
@@ -665,18 +733,33 @@ public:
 	{
 	}
 	/** Nothing: no answer within that time. Throws SHARE_ECANCELED and SHARE_EOWNERDEAD. */
-	std::optional<message> call(const buffer &b, const void *data = nullptr, std::size_t size = 0,
-				    milliseconds limit = forever, stream s = {}) const
+	[[nodiscard]] std::optional<message> call(const buffer &b, const void *data = nullptr,
+						  std::size_t size = 0,
+						  milliseconds limit = forever, stream s = {}) const
 	{
 		share_message m = SHARE_MESSAGE_INIT;
 		int r = share_call(get(), b.get(), data, size, detail::timeout(limit), s.get(), &m);
 
 		return detail::received(r, m, s, limit);
 	}
-	std::optional<message> call(const void *data, std::size_t size,
-				    milliseconds limit = forever) const
+	[[nodiscard]] std::optional<message> call(const void *data, std::size_t size,
+						  milliseconds limit = forever) const
 	{
 		return call(buffer(), data, size, limit);
+	}
+	/** Asks, and leaves the answer to pending::finish(). Nothing: no room within that time, or too
+	 * many calls are under way. */
+	[[nodiscard]] std::optional<pending> start(const buffer &b, const void *data = nullptr,
+						   std::size_t size = 0,
+						   milliseconds limit = forever, stream s = {}) const
+	{
+		share_pending *p;
+		int r = share_call_start(get(), b.get(), data, size, detail::timeout(limit), s.get(), &p);
+
+		if (detail::is_over(r))
+			return std::nullopt;
+		check(r);
+		return pending(p);
 	}
 };
 
@@ -689,7 +772,7 @@ public:
 	{
 	}
 	/** Nothing: no request within that time. Throws SHARE_EPIPE when all callers have gone. */
-	std::optional<message> receive(milliseconds limit = forever, stream s = {}) const
+	[[nodiscard]] std::optional<message> receive(milliseconds limit = forever, stream s = {}) const
 	{
 		share_message m = SHARE_MESSAGE_INIT;
 		int r = share_next_request(get(), detail::timeout(limit), s.get(), &m);
