@@ -160,7 +160,11 @@ enum timeline_state timeline_wait_unless(const struct timeline_page *page, uint3
 				t = (struct timespec){0, SLEEP_NS};
 			limit = &t;
 		}
-		syscall(SYS_futex, futex_word(s), FUTEX_WAIT, (uint32_t)seen, limit, NULL, 0);
+		/* whoever may be told to stop by @word looks what a signal was for */
+		if (syscall(SYS_futex, futex_word(s), FUTEX_WAIT, (uint32_t)seen, limit, NULL, 0) <
+			0 &&
+		    errno == EINTR && word)
+			return timeline_query(page, slot, value);
 	}
 }
 

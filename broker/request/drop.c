@@ -68,8 +68,8 @@ static void drop_messages(struct request *r, const struct wire_bytes *channel)
 		request_done(r);
 	else
 		request_fail(r, SHARE_ENOENT,
-			     "there is no channel '%.*s' with messages of yours that wait though "
-			     "their producers are gone",
+			     "there is nothing to end in a channel '%.*s': only messages that "
+			     "wait though their producers are gone are ended, by their users",
 			     (int)channel->size, (const char *)channel->data);
 }
 

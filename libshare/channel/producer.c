@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/private/core.h>
+
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "base/probe.h"
@@ -414,22 +416,27 @@ static int make_plain(const share_outgoing *messages, size_t n, share_outgoing *
 	return 0;
 }
 
-static int send_plain(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
+static int send_plain(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,
+		      int timeout_ms)
 {
 	share_outgoing *plain = calloc(n, sizeof(*plain));
 	int r = plain ? make_plain(messages, n, plain) : fail_system(-ENOMEM, "sending messages");
 
 	if (r == 0)
-		r = send_all(ch, NULL, plain, n, stream, timeout_of(ch), NULL);
+		r = send_all(ch, NULL, plain, n, stream, timeout_ms, NULL);
 	free(plain);
 	return r;
 }
 
-int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
+/* @timeout_ms: of the call, unless that is the channel's. */
+static int send_public(share_channel *ch, const share_outgoing *messages, size_t n,
+		       const int *timeout_ms, void *stream)
 {
-	RANGE("share_send", n);
-	int r = check_public(&ch);
+	int r = check_public(&ch), limit;
 
+	limit = r == 0 ? timeout_of(ch) : 0;
+	if (r == 0 && timeout_ms && ch->shape.when_full == SHARE_FULL_BLOCK)
+		limit = *timeout_ms;
 	if (r == 0 && (!messages || n == 0 || n > INT32_MAX))
 		r = fail(SHARE_EINVAL, "there are no messages");
 	if (r == 0 && messages->size != sizeof(*messages))
@@ -437,6 +444,19 @@ int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n,
 	if (r != 0)
 		return r;
 	if (messages->size != sizeof(*messages) || any_has_list(messages, n))
-		return send_plain(ch, messages, n, stream);
-	return send_all(ch, NULL, messages, n, stream, timeout_of(ch), NULL);
+		return send_plain(ch, messages, n, stream, limit);
+	return send_all(ch, NULL, messages, n, stream, limit, NULL);
+}
+
+int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
+{
+	RANGE("share_send", n);
+	return send_public(ch, messages, n, NULL, stream);
+}
+
+int share_send_within(share_channel *ch, const share_outgoing *messages, size_t n, int timeout_ms,
+		      void *stream)
+{
+	RANGE("share_send", n);
+	return send_public(ch, messages, n, &timeout_ms, stream);
 }

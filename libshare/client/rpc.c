@@ -274,31 +274,17 @@ int rpc_wait_unlocking(share_client *c, struct call *call)
 	return result(c, call);
 }
 
-/* The same, for what may take as long as others like, so that it runs what is urgent meanwhile. The
- * caller has no other lock. */
-static int wait_long_unlocking(share_client *c, struct call *call)
-{
-	while (!call->done) {
-		struct task *urgent;
-
-		wait_unlocking(c);
-		urgent = c->dispatch->urgent;
-		if (!urgent)
-			continue;
-		dispatch_unqueue(c, urgent);
-		urgent->run(c, urgent);
-	}
-	return result(c, call);
-}
-
-/* Takes the role of the reader for as long as that. */
-static void read_in_time_unlocking(share_client *c, int timeout_ms)
+/* Takes the role of the reader for as long as that, or until @w, if not NULL, is woken. */
+static void read_in_time_unlocking(share_client *c, struct waiter *w, int timeout_ms)
 {
 	struct pollfd p = {.fd = c->connection->socket, .events = POLLIN};
 
 	c->connection->reading = true;
 	pthread_mutex_unlock(&c->lock);
-	poll(&p, 1, timeout_ms);
+	if (w)
+		waiter_poll_with(w, &p, timeout_ms);
+	else
+		poll(&p, 1, timeout_ms);
 	pthread_mutex_lock(&c->lock);
 	c->connection->reading = false;
 	if (p.revents)
@@ -315,7 +301,7 @@ int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadlin
 		if (left < 0)
 			wait_unlocking(c);
 		else if (!c->connection->reading)
-			read_in_time_unlocking(c, left);
+			read_in_time_unlocking(c, NULL, left);
 		else if (left > 0)
 			bell_wait(&c->arrived, &c->lock, left);
 		if (left == 0 && !call->done)
@@ -341,11 +327,8 @@ static int64_t answer_deadline(const share_client *c, const struct wire_message 
 
 /* Who has not answered by then is not asked again: its answer could not be told from the next one.
  */
-static int wait_in_time_unlocking(share_client *c, struct call *call, int64_t deadline)
+static int answered_by_unlocking(share_client *c, int r, int64_t began)
 {
-	int64_t began = (int64_t)clock_ms();
-	int r = rpc_wait_until_unlocking(c, call, deadline);
-
 	if (r != 1)
 		return r;
 	client_mark_lost(c, "the broker has not answered in time");
@@ -353,46 +336,85 @@ static int wait_in_time_unlocking(share_client *c, struct call *call, int64_t de
 			   (int64_t)clock_ms() - began);
 }
 
-/* Takes no lock. A packet is sent whole or not at all, so it comes between those of others. */
-void rpc_cancel(const share_client *c, uint32_t serial)
+/* It is answered at once then, as that it was taken back or as it would have been. */
+static void take_back_unlocking(share_client *c, const struct call *call)
 {
 	struct wire_message m = {.type = WIRE_CANCEL};
-	unsigned char packet[64];
 
-	m.cancel.lookup = serial;
-	packet_send(c->connection->socket, packet, wire_encode(&m, packet, sizeof(packet)), NULL, 0,
-		    false);
+	m.cancel.lookup = call->serial;
+	rpc_send_unlocking(c, &m);
 }
 
-/* A request was sent that others have to answer. Whoever interrupted before has not seen it. */
-static void wait_as(share_client *c, struct waiter *w, uint32_t serial, bool of_client)
+/* What is due meanwhile. The caller has no other lock. */
+static void run_urgent(share_client *c)
 {
-	atomic_store(&w->of_client, of_client);
-	atomic_store(&w->serial, serial);
-	if (wait_is_over(c, of_client))
-		rpc_cancel(c, serial);
+	struct task *urgent = c->dispatch->urgent;
+
+	if (!urgent)
+		return;
+	dispatch_unqueue(c, urgent);
+	urgent->run(c, urgent);
 }
 
-static int wait_for_others_unlocking(share_client *c, struct call *call, uint32_t type)
+/*
+ * For an answer that may take as long as others like. Whoever ends the wait wakes the waiter, which
+ * takes the request back itself: a handler of a signal could not do that where the socket is full.
+ * @w is in both its places before it looks whether the wait is over.
+ */
+static int wait_as_unlocking(share_client *c, struct call *call, struct waiter *w, bool of_client,
+			     int64_t deadline)
+{
+	bool ends = false;
+	int left;
+
+	while (!call->done && (left = deadline_left(deadline)) != 0) {
+		uint32_t count = bell_count(&c->arrived);
+
+		if (w && !ends) {
+			atomic_store(&w->bell, &c->arrived);
+			waiter_at_poll(w);
+			ends = wait_is_over(c, of_client);
+			if (ends) {
+				take_back_unlocking(c, call);
+				continue;
+			}
+		}
+		if (c->connection->reading)
+			bell_wait_from(&c->arrived, count, &c->lock, left);
+		else if ((w && !ends) || left >= 0)
+			read_in_time_unlocking(c, ends ? NULL : w, left);
+		else
+			read_one_unlocking(c, true, 0);
+		run_urgent(c);
+	}
+	if (!call->done)
+		return 1;
+	/* nobody else takes it back */
+	return ends && call->error == SHARE_ECANCELED ? wait_why_over(c, of_client)
+						      : result(c, call);
+}
+
+static int wait_for_others_unlocking(share_client *c, struct call *call, uint32_t type,
+				     int64_t deadline)
 {
 	bool of_client = type == WIRE_LOOKUP || type == WIRE_MONITOR;
 	struct waiter *w = waiter_take(c);
 	int r;
 
-	if (!w) /* it cannot be taken back, so it is not interrupted */
-		return wait_long_unlocking(c, call);
-	wait_as(c, w, call->serial, of_client);
-	r = wait_long_unlocking(c, call);
-	waiter_give_back(w);
-	/* nobody else cancels it */
-	return r == SHARE_ECANCELED ? wait_why_over(c, of_client) : r;
+	if (w)
+		atomic_store(&w->of_client, of_client);
+	/* without a descriptor it is not interrupted */
+	r = wait_as_unlocking(c, call, w && waiter_can_poll(w) ? w : NULL, of_client, deadline);
+	if (w)
+		waiter_give_back(w);
+	return r;
 }
 
 int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 {
 	RANGE(wire_describe(request->type)->name, 0);
 	struct call call = {.reply = reply};
-	int64_t deadline;
+	int64_t deadline, began;
 	int r;
 
 	if (reply)
@@ -403,12 +425,14 @@ int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 	pthread_mutex_lock(&c->lock);
 	deadline = answer_deadline(c, request);
 	r = rpc_start_unlocking(c, request, &call);
-	if (r == 0 && deadline >= 0)
-		r = wait_in_time_unlocking(c, &call, deadline);
-	else if (r == 0 && wire_describe(request->type)->flags & WIRE_WAITS_FOR_OTHERS)
-		r = wait_for_others_unlocking(c, &call, request->type);
+	began = (int64_t)clock_coarse_ms();
+	if (r == 0 && wire_describe(request->type)->flags & WIRE_WAITS_FOR_OTHERS)
+		r = wait_for_others_unlocking(c, &call, request->type, deadline);
+	else if (r == 0 && deadline >= 0)
+		r = rpc_wait_until_unlocking(c, &call, deadline);
 	else if (r == 0)
 		r = rpc_wait_unlocking(c, &call);
+	r = answered_by_unlocking(c, r, began);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }

@@ -52,10 +52,6 @@ int rpc_wait_unlocking(share_client *c, struct call *call);
 /* The same, but for 1 when there is no answer by then; the call goes on. */
 int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadline);
 
-/* For handlers of signals, too: the request with that serial, which others have to answer, is to be
- * answered at once. */
-void rpc_cancel(const share_client *c, uint32_t serial);
-
 /* For those who are called while a message is delivered, and so must not send: sends @m, which has
  * no variable fields, soon. With the lock held. 0 or -ENOMEM. */
 int rpc_send_later(share_client *c, const struct wire_message *m);

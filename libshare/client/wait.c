@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <share/private/core.h>
+
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "libshare/client/error.h"
@@ -26,6 +28,23 @@
 
 #define SLICE_WITHOUT_WAITV_MS 20
 #define SHORT_MS               50 /* beyond the next tick: an earlier one is set in the hardware */
+
+/* Of a thread whose waits signals end, and whether one has. */
+static _Thread_local struct {
+	bool end, came;
+} signals;
+
+void share_signals_end_waits(int on)
+{
+	signals.end = on != 0;
+	signals.came = false;
+}
+
+void wait_note_signal(int error)
+{
+	if (error == EINTR && signals.end)
+		signals.came = true;
+}
 
 static void wake(const _Atomic uint32_t *word, int private)
 {
@@ -44,20 +63,29 @@ static void sleep_at(struct bell *b, uint32_t count, int timeout_ms)
 {
 	struct timespec t = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
 
-	syscall(SYS_futex, &b->count, FUTEX_WAIT_PRIVATE, count, timeout_ms < 0 ? NULL : &t, NULL,
-		0);
+	if (syscall(SYS_futex, &b->count, FUTEX_WAIT_PRIVATE, count, timeout_ms < 0 ? NULL : &t,
+		    NULL, 0) < 0)
+		wait_note_signal(errno);
 }
 
-void bell_wait(struct bell *b, pthread_mutex_t *lock, int timeout_ms)
+uint32_t bell_count(const struct bell *b)
 {
-	uint32_t count;
+	return atomic_load(&b->count);
+}
 
+/* Who has rung since does not see us, and the count is another one then. */
+void bell_wait_from(struct bell *b, uint32_t count, pthread_mutex_t *lock, int timeout_ms)
+{
 	atomic_fetch_add(&b->sleepers, 1);
-	count = atomic_load(&b->count);
 	pthread_mutex_unlock(lock);
 	sleep_at(b, count, timeout_ms);
 	pthread_mutex_lock(lock);
 	atomic_fetch_sub(&b->sleepers, 1);
+}
+
+void bell_wait(struct bell *b, pthread_mutex_t *lock, int timeout_ms)
+{
+	bell_wait_from(b, bell_count(b), lock, timeout_ms);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -91,7 +119,6 @@ void waiter_give_back(struct waiter *w)
 	atomic_store_explicit(&w->bell, NULL, memory_order_relaxed);
 	atomic_store_explicit(&w->word, NULL, memory_order_relaxed);
 	atomic_store_explicit(&w->polls, false, memory_order_relaxed);
-	atomic_store_explicit(&w->serial, 0, memory_order_relaxed);
 	atomic_store_explicit(&w->of_client, false, memory_order_relaxed);
 	atomic_store_explicit(&w->taken, false, memory_order_release);
 }
@@ -111,7 +138,6 @@ void waiter_wake(struct waiter *w)
 {
 	const _Atomic uint32_t *word = atomic_load(&w->word);
 	struct bell *bell = atomic_load(&w->bell);
-	uint32_t serial = atomic_load(&w->serial);
 	eventfd_t one = 1;
 
 	atomic_fetch_add(&w->woken, 1);
@@ -125,8 +151,6 @@ void waiter_wake(struct waiter *w)
 	}
 	if (atomic_load(&w->polls) && write(w->fd, &one, sizeof(one)) < 0)
 		return; /* it says so already */
-	if (serial)
-		rpc_cancel(w->client, serial);
 }
 
 void waiters_wake(share_client *c, bool of_client)
@@ -143,7 +167,7 @@ void waiters_wake(share_client *c, bool of_client)
 
 bool wait_is_over(share_client *c, bool of_client)
 {
-	return atomic_load(&c->waiters.interrupted) ||
+	return signals.came || atomic_load(&c->waiters.interrupted) ||
 	       (of_client && atomic_load(&c->waiters.given_up));
 }
 
@@ -151,6 +175,8 @@ int wait_why_over(share_client *c, bool of_client)
 {
 	if (of_client && atomic_load(&c->waiters.given_up))
 		return wait_given_up();
+	if (signals.came)
+		return fail_constant(SHARE_EINTR, "a signal has come");
 	return fail_constant(SHARE_EINTR, "the connection was interrupted (share_interrupt())");
 }
 
@@ -216,6 +242,7 @@ static bool wait_for_any(const struct waiter *w, const struct word_sleep *s, uin
 	if (syscall(SYS_futex_waitv, all, s->also ? 3 : 2, 0, &until, CLOCK_MONOTONIC) >= 0)
 		return true;
 	*timed_out = errno == ETIMEDOUT;
+	wait_note_signal(errno);
 	if (errno == ENOSYS || errno == EPERM)
 		atomic_store(&missing, true);
 	return !atomic_load(&missing);
@@ -234,8 +261,10 @@ static bool wait_for_one(const struct word_sleep *s, int timeout_ms)
 {
 	struct timespec t = {0, (long)timeout_ms * 1000000};
 
-	return syscall(SYS_futex, s->word, FUTEX_WAIT, s->value, &t, NULL, 0) < 0 &&
-	       errno == ETIMEDOUT;
+	if (syscall(SYS_futex, s->word, FUTEX_WAIT, s->value, &t, NULL, 0) >= 0)
+		return false;
+	wait_note_signal(errno);
+	return errno == ETIMEDOUT;
 }
 
 /* To wait for several words costs more, and is not worth it where the answer is under way. */
@@ -268,17 +297,28 @@ void waiter_at_poll(struct waiter *w)
 
 int waiter_poll(struct waiter *w, int fd, int timeout_ms)
 {
-	struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = w->fd, .events = POLLIN}};
-	eventfd_t ignored;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
 	int r =
 	    w->fd < 0 ? fail_system(-EMFILE, "waiting for others") : wait_interrupted(w->client);
 
 	if (r == 0)
-		poll(p, 2, timeout_ms);
+		waiter_poll_with(w, &p, timeout_ms);
 	atomic_store(&w->polls, false);
-	if (w->fd >= 0)
-		eventfd_read(w->fd, &ignored);
 	return r;
+}
+
+void waiter_poll_with(struct waiter *w, struct pollfd *p, int timeout_ms)
+{
+	struct pollfd both[2] = {*p, {.fd = w->fd, .events = POLLIN}};
+	eventfd_t ignored;
+
+	if (poll(both, 2, timeout_ms) < 0) {
+		both[0].revents = both[1].revents = 0;
+		wait_note_signal(errno);
+	}
+	if (both[1].revents)
+		eventfd_read(w->fd, &ignored);
+	p->revents = both[0].revents;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #ifndef LIBSHARE_CLIENT_WAIT_H
 #define LIBSHARE_CLIENT_WAIT_H
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -29,6 +30,9 @@ void bell_ring(struct bell *b);
 /* Sleeps until it rings, for at most @timeout_ms, or for nothing; -1: without limit. Called with
  * the lock that guards what is waited for, which it lets go of meanwhile. */
 void bell_wait(struct bell *b, pthread_mutex_t *lock, int timeout_ms);
+/* The same, where it has not rung since that was its count. */
+uint32_t bell_count(const struct bell *b);
+void bell_wait_from(struct bell *b, uint32_t count, pthread_mutex_t *lock, int timeout_ms);
 
 /* A thread that waits for others. */
 struct waiter {
@@ -39,10 +43,9 @@ struct waiter {
 	_Atomic(struct bell *) bell;
 	_Atomic(const _Atomic uint32_t *) word;
 	atomic_bool polls;
-	_Atomic uint32_t woken;  /* counts */
-	int fd;                  /* -1 until it was needed */
-	_Atomic uint32_t serial; /* of a request that others have to answer; 0: none */
-	atomic_bool of_client;   /* the call is one with the handle of the client */
+	_Atomic uint32_t woken; /* counts */
+	int fd;                 /* -1 until it was needed */
+	atomic_bool of_client;  /* the call is one with the handle of the client */
 };
 
 /* Of a client. */
@@ -64,6 +67,9 @@ void waiters_wake(share_client *c, bool of_client);
 /* Whether waits of the program are to end, for who is in its place; and those of calls with the
  * handle of the client, which may have been given up. */
 bool wait_is_over(share_client *c, bool of_client);
+/* A wait has ended with this error: EINTR counts as an interruption in a thread that has asked for
+ * it (share_signals_end_waits()). */
+void wait_note_signal(int error);
 /* It is, or was: SHARE_EINTR or SHARE_ECANCELED. */
 int wait_why_over(share_client *c, bool of_client);
 /* Whether it is interrupted: 0, or SHARE_EINTR. */
@@ -88,5 +94,6 @@ uint32_t waiter_at_word(struct waiter *w, const _Atomic uint32_t *word);
 void waiter_at_poll(struct waiter *w);
 bool waiter_can_poll(struct waiter *w); /* else this process has no descriptor left */
 int waiter_poll(struct waiter *w, int fd, int timeout_ms);
+void waiter_poll_with(struct waiter *w, struct pollfd *p, int timeout_ms);
 
 #endif

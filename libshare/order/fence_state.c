@@ -8,6 +8,7 @@
  * broker is gone too.
  */
 
+#include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <time.h>
@@ -132,9 +133,9 @@ enum timeline_state fence_state(share_client *c, const struct held_fence *f)
 	return was_seen(f) ? TIMELINE_REACHED : TIMELINE_DEAD;
 }
 
-/* @w NULL: nobody ends the wait. */
+/* @w NULL: nobody ends the wait; else *over says whether somebody has. */
 static enum timeline_state block(share_client *c, const struct held_fence *f, int timeout_ms,
-				 struct waiter *w, bool of_client)
+				 struct waiter *w, bool of_client, bool *over)
 {
 	int64_t deadline = deadline_from(timeout_ms);
 
@@ -146,14 +147,18 @@ static enum timeline_state block(share_client *c, const struct held_fence *f, in
 		uint32_t woken = w ? waiter_at_word(w, timeline_word(f->page, f->slot)) : 0;
 		enum timeline_state state;
 
-		if (w && wait_is_over(c, of_client))
+		/* once: it may be taken back at any time */
+		*over = w && wait_is_over(c, of_client);
+		if (*over)
 			slice = 0;
+		errno = 0;
 		timeline_wait_unless(f->page, f->slot, f->value, slice, w ? &w->woken : NULL,
 				     woken);
+		wait_note_signal(errno);
 		state = fence_state(c, f);
 		if (state != TIMELINE_PENDING)
 			return state;
-		if (deadline_left(deadline) == 0 || (w && wait_is_over(c, of_client)))
+		if (deadline_left(deadline) == 0 || *over)
 			return TIMELINE_PENDING;
 		/* its owner is on its way out, which the wait above does not wait for */
 		if (timeline_query(f->page, f->slot, f->value) != TIMELINE_PENDING)
@@ -163,19 +168,22 @@ static enum timeline_state block(share_client *c, const struct held_fence *f, in
 
 enum timeline_state fence_block(share_client *c, const struct held_fence *f, int timeout_ms)
 {
-	return block(c, f, timeout_ms, NULL, false);
+	bool over;
+
+	return block(c, f, timeout_ms, NULL, false, &over);
 }
 
 int fence_wait_here(share_client *c, const struct held_fence *f, int timeout_ms, bool of_client)
 {
 	struct waiter *w = timeout_ms != 0 && f->page ? waiter_take(c) : NULL;
 	enum timeline_state state;
+	bool over = false;
 
 	if (!w && timeout_ms != 0 && f->page)
 		return SHARE_ENOMEM;
 	if (w)
 		atomic_store(&w->of_client, of_client);
-	state = block(c, f, timeout_ms, w, of_client);
+	state = block(c, f, timeout_ms, w, of_client, &over);
 	if (w)
 		waiter_give_back(w);
 	switch (state) {
@@ -187,7 +195,7 @@ int fence_wait_here(share_client *c, const struct held_fence *f, int timeout_ms,
 	case TIMELINE_PENDING:
 		break;
 	}
-	if (w && wait_is_over(c, of_client))
+	if (over)
 		return wait_why_over(c, of_client);
 	return fail(SHARE_ETIMEDOUT, "the work on it was not done within the time limit");
 }

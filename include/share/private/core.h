@@ -27,6 +27,31 @@
 int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out);
 
 /**
+ * Whether a signal ends the waits of the calling thread: they answer SHARE_EINTR once a handler has
+ * run during one of them, as if the connection were interrupted, until this is called again. A
+ * signal that comes right before a wait may be missed, as by any call that the system may
+ * interrupt. For an interpreter that runs its handlers between two calls.
+ *
+ * @param on  1: it does, from now on, and none has come yet; 0: it does not
+ */
+void share_signals_end_waits(int on);
+
+/**
+ * share_send_many() with a time limit of its own, in place of the channel's.
+ *
+ * @param ch          the channel, as a producer
+ * @param messages    the messages, in their order
+ * @param n           how many
+ * @param timeout_ms  how long it waits for room at most; 0: it does not; -1: without limit. It
+ * counts only where `when_full` is SHARE_FULL_BLOCK
+ * @param stream      where their buffers were worked on
+ * @return as share_send_many()
+ * @see share_send_many() for the errors
+ */
+int share_send_within(share_channel *ch, const share_outgoing *messages, size_t n, int timeout_ms,
+		      void *stream);
+
+/**
  * Releases host memory that the calling thread was the last to use, if that can be done without a
  * lock, without waiting and without asking anybody: see share_try_alloc(). It can be done for the
  * last reference to a buffer that this process has allocated and that nobody else has seen, if

@@ -285,7 +285,7 @@ Test(channel_orphan_lost, what_is_ended_is_told_to_the_next_consumer_once)
 	check_ok(share_end_channel(client, "q"));
 	check_eq(channel_number("q", "waiting"), 0);
 	check_error(share_end_channel(client, "q"), SHARE_ENOENT);
-	check_detail("there is no channel 'q' with messages of yours that wait");
+	check_detail("there is nothing to end in a channel 'q'");
 	check_error(share_end_channel(client, "none"), SHARE_ENOENT);
 	check_error(share_end_channel(client, NULL), SHARE_ENOENT);
 	check_eq(messages_lost(), 3);

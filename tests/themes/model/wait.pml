@@ -14,9 +14,9 @@
  *   page    on a word of the other side's, which only that one can change. A signal handler and who
  *           closes can wake a sleeper, but miss one that is about to sleep. So it sleeps on that word
  *           alone for a short time only, and then on a word of its own as well, which these change.
- *   answer  in the socket, until the broker has answered. An interruption cancels the request: the
- *           broker answers at once then. Who asks looks whether it was interrupted after it has sent
- *           the request, and cancels it itself.
+ *   answer  in the socket, until the broker has answered, or a descriptor of its own says that the wait
+ *           may be over. Then it cancels the request itself, and the broker answers at once. A signal
+ *           handler could not, where the socket is full.
  *
  * An interruption stays until it is cleared, which nobody does here. A message comes first: who has
  * taken one returns it, though the handle was closed meanwhile or the client interrupted.  Who closes never waits for those who
@@ -27,7 +27,7 @@
  * lost.
  *
  * Each of these breaks one rule and has to be found out: LOOK_BEFORE_PLACE, WORD_AFTER_LOOK,
- * WAKE_BEFORE_WORD, BELL_UNCHANGED, OWN_UNWATCHED, ASK_AFTER_LOOK, CLOSE_FREES, NOBODY_FREES,
+ * WAKE_BEFORE_WORD, BELL_UNCHANGED, OWN_UNWATCHED, HANDLER_CANCELS, CLOSE_FREES, NOBODY_FREES,
  * END_BEFORE_MESSAGE, ENDS_ONE.
  */
 
@@ -89,10 +89,14 @@ inline wake_all(i)
 			d_step { sleeps[0] = false; sleeps[1] = false }
 		:: place[i] == ON_PAGE -> own[i]++; sleeps[i] = false
 		:: place[i] == IN_SOCKET ->
+#ifdef HANDLER_CANCELS
 			if
 			:: asked[i] -> canceled[i] = true
-			:: else /* it comes before the request, and is forgotten */
+			:: true /* the socket is full */
 			fi
+#else
+			own[i]++
+#endif
 		fi;
 		i++
 #ifdef ENDS_ONE
@@ -166,20 +170,23 @@ proctype waiter(byte me; byte way)
 	};
 	do
 	:: way == IN_SOCKET ->
-		place[me] = IN_SOCKET;
-#ifdef ASK_AFTER_LOOK
+		asked[me] = true;
+		mine = own[me];
+#ifdef LOOK_BEFORE_PLACE
 		has = interrupted;
-		asked[me] = true;
+		place[me] = IN_SOCKET;
 #else
-		asked[me] = true;
+		place[me] = IN_SOCKET;
 		has = interrupted;
 #endif
-		if
-		:: has -> canceled[me] = true
-		:: else
-		fi;
+		do
+		:: answered[me] -> break
+		:: !answered[me] && has && !canceled[me] -> canceled[me] = true
+		:: !answered[me] && own[me] != mine && !canceled[me] ->
+			mine = own[me];
+			has = interrupted
+		od;
 		has = false;
-		answered[me];
 		break
 	:: way != IN_SOCKET ->
 #ifdef LOOK_BEFORE_PLACE

@@ -399,8 +399,8 @@ static bool somebody_waits(void)
 	const struct waiters *all = &client_of(t.c)->waiters;
 
 	for (struct waiter *w = atomic_load(&all->all); w; w = w->next)
-		if (atomic_load(&w->taken) && (atomic_load(&w->bell) || atomic_load(&w->word) ||
-					       atomic_load(&w->polls) || atomic_load(&w->serial)))
+		if (atomic_load(&w->taken) &&
+		    (atomic_load(&w->bell) || atomic_load(&w->word) || atomic_load(&w->polls)))
 			return true;
 	return false;
 }
