@@ -40,11 +40,13 @@ static void count_all(share_buffer *b, bool more)
 
 void segment_dump(share_buffer *b)
 {
-	uint64_t size = page_size(), first = b->offset / size;
 	struct segment *s = b->segment;
+	uint64_t size, first;
 
 	if (!b->client->buffers->dumps_mine || b->mode != SHARE_RDWR || s->kind->on_device)
 		return;
+	size = page_size();
+	first = b->offset / size;
 	pthread_mutex_lock(&s->importing);
 	if (!s->dumped)
 		s->dumped = calloc((s->size + size - 1) / size, sizeof(s->dumped[0]));

@@ -98,8 +98,21 @@ static int map_single(share_client *c, struct segment *s, bool writable)
 static int map_side(share_client *c, struct segment *s, bool writable)
 {
 	struct side *side = writable ? &s->writing : &s->reading;
+	int r = side->mapping.address ? 0 : import(c, s, side, writable, &side->mapping);
 
-	return side->mapping.address ? 0 : import(c, s, side, writable, &side->mapping);
+	if (r == 0)
+		atomic_store_explicit(&side->mapped, true, memory_order_release);
+	return r;
+}
+
+/* Whether nothing is left to be done: it is mapped for this and nothing else, and there is no
+ * device for which each thread would have to be made ready. */
+static bool is_mapped(struct segment *s, bool writable)
+{
+	const struct side *side = writable ? &s->writing : &s->reading;
+
+	return !s->single && !s->kind->on_device &&
+	       atomic_load_explicit(&side->mapped, memory_order_acquire);
 }
 
 static struct memory_mapping *mapping_of(struct segment *s, bool writable)
@@ -165,11 +178,13 @@ int segment_import(share_client *c, struct segment *s, bool writable,
 int segment_import_if_here(share_client *c, struct segment *s, bool writable,
 			   struct memory_mapping **mapping)
 {
-	int r;
+	int r = 1;
 
-	pthread_mutex_lock(&s->importing);
-	r = map_if_here(c, s, writable);
-	pthread_mutex_unlock(&s->importing);
+	if (!is_mapped(s, writable)) {
+		pthread_mutex_lock(&s->importing);
+		r = map_if_here(c, s, writable);
+		pthread_mutex_unlock(&s->importing);
+	}
 	*mapping = mapping_of(s, writable);
 	return r;
 }

@@ -14,6 +14,7 @@
 struct side {
 	int fd;                        /* until it is mapped */
 	struct memory_mapping mapping; /* `address` is NULL until then */
+	_Atomic bool mapped;           /* it is, for good, and that without `importing` */
 };
 
 struct segment {

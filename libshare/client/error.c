@@ -55,14 +55,11 @@ void detail_changes(const int *ignored)
 	staying--;
 }
 
-struct detail_before detail_before(const int *result)
+void detail_before(const int *result, struct detail_before *before)
 {
-	struct detail_before before;
-
-	before.result = result;
-	before.constant = constant;
-	memcpy(before.text, detail, strlen(detail) + 1);
-	return before;
+	before->result = result;
+	before->constant = constant;
+	memcpy(before->text, detail, strlen(detail) + 1);
 }
 
 void detail_put_back(const struct detail_before *before)

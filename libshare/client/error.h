@@ -25,16 +25,16 @@ void detail_changes(const int *ignored);
 
 /* From here to the end of the block: if @result is 0 then, the detail is what it is now, whatever
  * has failed on the way. Of an answer that may have an error of its own. */
-#define DETAIL_OF(result)                                                                       \
-	__attribute__((cleanup(detail_put_back), unused)) struct detail_before detail_before_ = \
-	    detail_before(&(result))
+#define DETAIL_OF(result)                                                                      \
+	__attribute__((cleanup(detail_put_back), unused)) struct detail_before detail_before_; \
+	detail_before(&(result), &detail_before_)
 
 struct detail_before {
 	const int *result;
 	const char *constant;
 	char text[1024]; /* as long as the detail */
 };
-struct detail_before detail_before(const int *result);
+void detail_before(const int *result, struct detail_before *before);
 void detail_put_back(const struct detail_before *before);
 
 /* A name that the caller gives to something: 0, or SHARE_EINVAL when it cannot be one. */

@@ -27,7 +27,8 @@ static void end_call_locked(share_pending *p, int error, const char *detail)
 
 	p->waiting = false;
 	p->error = error;
-	snprintf(p->detail, sizeof(p->detail), "%s", detail);
+	if (error != 0) /* else nobody looks at it */
+		snprintf(p->detail, sizeof(p->detail), "%s", detail);
 	s->n_waiting--;
 	channel_set_call(s->requests, p->index, 0);
 	bell_ring(&s->arrived);
@@ -191,15 +192,14 @@ static int wait_for_answer(share_service *s, const share_pending *p, int64_t dea
 /* ------------------------------------------------------------------------------------------- */
 
 /* Answers not acknowledged, which take room at those who answer. */
-static uint64_t answers_held(share_service *s)
+static uint32_t answers_held(share_service *s)
 {
-	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
-	int r;
+	uint32_t n;
 
 	pthread_mutex_lock(&s->lock);
-	r = channel_get_stats(s->replies, &stats);
+	n = channel_held(s->replies);
 	pthread_mutex_unlock(&s->lock);
-	return r == 0 ? stats.received - stats.acknowledged : 0;
+	return n;
 }
 
 /* In a place that is free. NULL without memory. */
@@ -224,7 +224,7 @@ static share_pending *new_call_locked(share_service *s)
 
 static int take_call(share_service *s, share_pending **out)
 {
-	uint64_t held = answers_held(s);
+	uint32_t held = answers_held(s);
 	share_pending *p;
 
 	pthread_mutex_lock(&s->lock);
