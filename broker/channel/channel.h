@@ -14,11 +14,11 @@
 
 struct broker;
 struct channel;
+struct channels_restored;
 struct claim;
 struct client;
 struct event;
 struct member;
-struct restored;
 
 /*
  * Channels, as the rooms above know them: who takes part in one, and what is left of it when
@@ -37,7 +37,7 @@ struct channels {
 	size_t n_orphans;
 	uint64_t looked_ms; /* whether anybody comes for these */
 	struct event *work;
-	struct restored *restored; /* while they are: see records.c */
+	struct channels_restored *restored; /* while they are: see records.c */
 };
 
 int channels_init(struct broker *b); /* 0 or -ENOMEM */

@@ -25,58 +25,10 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
 
-/* Those that are there again, while the others are made: in the order of identifiers and numbers.
- */
-struct restored {
-	struct member **members;
-	size_t n_members;
-	struct claim **claims;
-	size_t n_claims;
+/* Those that are there again, while the others are made. */
+struct channels_restored {
+	struct restored channels, members, claims;
 };
-
-static struct channel *find_channel(struct broker *b, uint64_t id)
-{
-	struct channel *ch;
-
-	TAILQ_FOREACH (ch, &b->channels->list, link)
-		if (ch->id == id)
-			return ch;
-	return NULL;
-}
-
-static struct member *find_member(const struct restored *all, uint64_t id)
-{
-	size_t from = 0, to = all->n_members;
-
-	while (from < to) {
-		size_t middle = (from + to) / 2;
-
-		if (all->members[middle]->id == id)
-			return all->members[middle];
-		if (all->members[middle]->id < id)
-			from = middle + 1;
-		else
-			to = middle;
-	}
-	return NULL;
-}
-
-static struct claim *find_claim(const struct restored *all, uint32_t number)
-{
-	size_t from = 0, to = all->n_claims;
-
-	while (from < to) {
-		size_t middle = (from + to) / 2;
-
-		if (all->claims[middle]->number == number)
-			return all->claims[middle];
-		if (all->claims[middle]->number < number)
-			from = middle + 1;
-		else
-			to = middle;
-	}
-	return NULL;
-}
 
 /* ------------------------------------------------------------------------------------------- */
 /* Channels                                                                                    */
@@ -126,12 +78,12 @@ static int channel_restore(struct broker *b, void *object)
 {
 	struct channel *ch = object;
 
-	if (ch->id == 0 || ch->id > b->channels->last_channel || find_channel(b, ch->id) ||
-	    ch->size == 0 || ch->size > SHARE_NAME_MAX || channel_find(b, ch->name, ch->size) ||
+	if (ch->id == 0 || ch->id > b->channels->last_channel || ch->size == 0 ||
+	    ch->size > SHARE_NAME_MAX || channel_find(b, ch->name, ch->size) ||
 	    !channel_shape_is_valid(&ch->shape) || ch->layout > CHANNEL_WITH_COPIES)
 		return -EBADMSG;
 	channel_attach(b, ch, ch->pool);
-	return 0;
+	return restored_add(&b->channels->restored->channels, ch->id, ch);
 }
 
 static const struct object_kind channel_kind = {
@@ -158,7 +110,7 @@ static void record_channel(struct record *r, struct channel **ch)
 
 	record_u64(r, &id);
 	if (record_reads(r))
-		*ch = find_channel(r->broker, id);
+		*ch = restored_find(&r->broker->channels->restored->channels, id);
 }
 
 static void record_timelines(struct record *r, struct timelines **t)
@@ -211,8 +163,7 @@ static uint64_t member_order(const void *object)
 /* Who is GONE is nobody's any more, and all others somebody's. */
 static bool is_member(const struct broker *b, const struct member *m)
 {
-	if (m->id == 0 || m->id > b->channels->last_member ||
-	    find_member(b->channels->restored, m->id))
+	if (m->id == 0 || m->id > b->channels->last_member)
 		return false;
 	if (!m->channel || !m->timelines || (uint32_t)m->state > MEMBER_GONE ||
 	    (m->role != SHARE_PRODUCER && m->role != SHARE_CONSUMER) ||
@@ -227,16 +178,12 @@ static bool is_member(const struct broker *b, const struct member *m)
 
 static int member_restore(struct broker *b, void *object)
 {
-	struct restored *all = b->channels->restored;
-	struct member *m = object, **grown;
+	struct member *m = object;
 
 	if (!is_member(b, m))
 		return -EBADMSG;
-	grown = realloc(all->members, (all->n_members + 1) * sizeof(struct member *));
-	if (!grown)
+	if (restored_add(&b->channels->restored->members, m->id, m) < 0)
 		return -ENOMEM;
-	all->members = grown;
-	all->members[all->n_members++] = m;
 	return member_attach(m);
 }
 
@@ -264,7 +211,7 @@ static void record_member(struct record *r, struct member **m)
 
 	record_u64(r, &id);
 	if (record_reads(r))
-		*m = find_member(r->broker->channels->restored, id);
+		*m = restored_find(&r->broker->channels->restored->members, id);
 }
 
 static void claim_fields(struct record *r, void *object)
@@ -293,8 +240,7 @@ static bool is_claim(const struct broker *b, const struct claim *claim)
 {
 	const struct member *producer = claim->producer, *consumer = claim->consumer;
 
-	if (claim->number == 0 || claim->number > b->channels->last_claim ||
-	    find_claim(b->channels->restored, claim->number))
+	if (claim->number == 0 || claim->number > b->channels->last_claim)
 		return false;
 	return producer && consumer && producer->channel == consumer->channel &&
 	       producer->role == SHARE_PRODUCER && consumer->role == SHARE_CONSUMER &&
@@ -305,16 +251,12 @@ static bool is_claim(const struct broker *b, const struct claim *claim)
 
 static int claim_restore(struct broker *b, void *object)
 {
-	struct restored *all = b->channels->restored;
-	struct claim *claim = object, **grown;
+	struct claim *claim = object;
 
 	if (!is_claim(b, claim))
 		return -EBADMSG;
-	grown = realloc(all->claims, (all->n_claims + 1) * sizeof(struct claim *));
-	if (!grown)
+	if (restored_add(&b->channels->restored->claims, claim->number, claim) < 0)
 		return -ENOMEM;
-	all->claims = grown;
-	all->claims[all->n_claims++] = claim;
 	claim_attach(claim);
 	return 0;
 }
@@ -364,7 +306,7 @@ static void record_claim(struct record *r, struct claim **claim)
 
 	record_u32(r, &number);
 	if (record_reads(r))
-		*claim = find_claim(r->broker->channels->restored, number);
+		*claim = restored_find(&r->broker->channels->restored->claims, number);
 }
 
 static void taken_fields(struct record *r, void *object)
@@ -520,32 +462,40 @@ static bool any_is_unused(const struct broker *b)
 	return false;
 }
 
+/* With what finds them, of a kind that others refer to. */
+static int restore_kind(struct broker *b, const struct object_kind *kind, struct restored *all)
+{
+	int r = objects_restore(b->journal, kind, b);
+
+	return r == 0 && all ? restored_ready(all) : r;
+}
+
 int channels_restore(struct broker *b)
 {
-	struct restored all = {.n_members = 0};
-	int r;
+	struct channels_restored all = {.channels = {0}};
+	const struct {
+		const struct object_kind *kind;
+		struct restored *all;
+	} kinds[] = {
+	    {&channel_kind, &all.channels}, {&member_kind, &all.members},
+	    {&claim_kind, &all.claims},     {&taken_kind, NULL},
+	    {&orphan_kind, NULL},           {&acknowledged_kind, NULL},
+	};
+	int r = 0;
 
 	b->channels->restored = &all;
-	r = objects_restore(b->journal, &channel_kind, b);
-	if (r == 0)
-		r = objects_restore(b->journal, &member_kind, b);
-	if (r == 0)
-		r = objects_restore(b->journal, &claim_kind, b);
-	if (r == 0)
-		r = objects_restore(b->journal, &taken_kind, b);
-	if (r == 0)
-		r = objects_restore(b->journal, &orphan_kind, b);
-	if (r == 0)
-		r = objects_restore(b->journal, &acknowledged_kind, b);
+	for (size_t i = 0; r == 0 && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		r = restore_kind(b, kinds[i].kind, kinds[i].all);
 	if (r == 0 && any_is_unused(b))
 		r = -EBADMSG;
-	for (size_t i = 0; r == 0 && i < all.n_claims; i++)
-		if (!orphans_have_entries(all.claims[i]))
+	for (size_t i = 0; r == 0 && i < all.claims.n; i++)
+		if (!orphans_have_entries(all.claims.all[i].object))
 			r = -EBADMSG;
-	for (size_t i = 0; r == 0 && i < all.n_claims; i++)
-		claim_follow(all.claims[i]);
+	for (size_t i = 0; r == 0 && i < all.claims.n; i++)
+		claim_follow(all.claims.all[i].object);
 	b->channels->restored = NULL;
-	free(all.claims);
-	free(all.members);
+	restored_done(&all.channels);
+	restored_done(&all.members);
+	restored_done(&all.claims);
 	return r;
 }

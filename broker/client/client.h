@@ -7,9 +7,9 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "base/table.h"
 #include "broker/client/account.h"
 #include "broker/client/peer.h"
-#include "broker/client/turns.h"
 #include "broker/config/right.h"
 #include "broker/counters.h"
 #include "broker/log/log.h"
@@ -35,8 +35,7 @@ enum client_state {
  * page of timelines, and /proc/PID/stat once a GPU of its signals fences. */
 #define CLIENT_DESCRIPTORS 4
 
-/* What its connection is charged for. */
-struct admission {
+struct admission { /* what its connection is charged for */
 	struct charge connection, descriptors;
 	bool for_operator;     /* an administrator's: beyond a limit, or the broker is to end */
 	enum limit_kind lacks; /* what it is beyond */
@@ -58,6 +57,7 @@ struct client_logged {
 };
 
 struct client {
+	struct table_link by_id;
 	struct broker *broker;
 	uint32_t slot;
 	uint64_t id;

@@ -21,11 +21,22 @@
 
 #define MAX_CLIENTS (1u << 20)
 
+static uint64_t hash(const struct table_link *link)
+{
+	return table_mix(((const struct client *)(const void *)link)->id);
+}
+
+static bool has_id(const struct table_link *link, const void *key)
+{
+	return ((const struct client *)(const void *)link)->id == *(const uint64_t *)key;
+}
+
 int clients_init(struct broker *b, const struct client_rooms *rooms)
 {
 	struct clients *all = b->clients;
 
 	all->rooms = rooms;
+	table_init(&all->by_id, hash);
 	TAILQ_INIT(&all->ending);
 	TAILQ_INIT(&all->in_flight);
 	TAILQ_INIT(&all->news);
@@ -64,6 +75,7 @@ void clients_done(struct broker *b)
 		event_free(all->waker);
 	free(all->spare);
 	turns_done(&all->turns);
+	table_done(&all->by_id);
 }
 
 /* To tell so many costs as much again. */
@@ -107,6 +119,7 @@ int clients_add_at(struct clients *all, struct client *c, uint32_t slot)
 	if (all->by_slot[slot])
 		return -EEXIST;
 	all->by_slot[slot] = c;
+	table_insert(&all->by_id, &c->by_id);
 	all->n++;
 	c->slot = slot;
 	return 0;
@@ -115,26 +128,21 @@ int clients_add_at(struct clients *all, struct client *c, uint32_t slot)
 int clients_add(struct clients *all, struct client *c)
 {
 	uint32_t slot = 0;
-	int r;
 
 	while (slot < all->n_slots && all->by_slot[slot])
 		slot++;
-	r = clients_add_at(all, c, slot);
-	if (r == 0)
-		c->id = ++all->last_id;
-	return r;
+	c->id = ++all->last_id;
+	return clients_add_at(all, c, slot);
 }
 
 struct client *clients_find(const struct clients *all, uint64_t id)
 {
-	for (uint32_t i = 0; i < all->n_slots; i++)
-		if (all->by_slot[i] && all->by_slot[i]->id == id)
-			return all->by_slot[i];
-	return NULL;
+	return (struct client *)(void *)table_find(&all->by_id, table_mix(id), has_id, &id);
 }
 
-void clients_remove(struct clients *all, const struct client *c)
+void clients_remove(struct clients *all, struct client *c)
 {
 	all->by_slot[c->slot] = NULL;
+	table_remove(&all->by_id, &c->by_id);
 	all->n--;
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/table.h"
 #include "broker/client/deferred.h"
 #include "broker/client/turns.h"
 
@@ -24,10 +25,8 @@ typedef bool client_step(struct client *c, int *budget);
 /* What becomes of the budget when there was no memory: trying again at once is of no use. */
 #define BUDGET_NO_MEMORY INT_MIN
 
-/*
- * What the rooms above do with clients: a client is a connection and a process, and all else that
- * it has is theirs.
- */
+/* What the rooms above do with clients: a client is a connection and a process, and all else that
+ * it has is theirs. */
 struct client_rooms {
 	/* It comes, and has nothing yet: 0 or -ENOMEM. It goes, and has nothing any more. */
 	int (*begin)(struct client *c);
@@ -63,6 +62,7 @@ struct clients {
 	const struct client_rooms *rooms;
 	struct client **by_slot;
 	uint32_t n_slots, n;
+	struct table by_id;
 	uint32_t n_told; /* to be told of all that happens (broker/monitor) */
 	uint64_t last_id;
 
@@ -95,6 +95,6 @@ int clients_turn(const struct clients *all, int most);
 
 /* Gives it a slot and an identifier. 0, -ENOMEM, or -EMFILE: there is no room for more. */
 int clients_add(struct clients *all, struct client *c);
-void clients_remove(struct clients *all, const struct client *c);
+void clients_remove(struct clients *all, struct client *c);
 
 #endif

@@ -150,3 +150,53 @@ int objects_restore(struct journal *j, const struct object_kind *kind, struct br
 			  strerror(-r));
 	return r;
 }
+
+/* ------------------------------------------------------------------------------------------- */
+
+int restored_add(struct restored *all, uint64_t number, void *object)
+{
+	size_t room = all->room ? all->room * 2 : 64;
+	struct numbered *grown;
+
+	if (all->n == all->room) {
+		grown = reallocarray(all->all, room, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		all->all = grown;
+		all->room = room;
+	}
+	all->all[all->n++] = (struct numbered){number, object};
+	return 0;
+}
+
+static int compare_numbers(const void *left, const void *right)
+{
+	const struct numbered *a = left, *b = right;
+
+	return (a->number > b->number) - (a->number < b->number);
+}
+
+int restored_ready(struct restored *all)
+{
+	if (all->n > 0)
+		qsort(all->all, all->n, sizeof(*all->all), compare_numbers);
+	for (size_t i = 1; i < all->n; i++)
+		if (all->all[i].number == all->all[i - 1].number)
+			return -EBADMSG;
+	return 0;
+}
+
+void *restored_find(const struct restored *all, uint64_t number)
+{
+	const struct numbered wanted = {number, NULL}, *found = NULL;
+
+	if (all->n > 0)
+		found = bsearch(&wanted, all->all, all->n, sizeof(*all->all), compare_numbers);
+	return found ? found->object : NULL;
+}
+
+void restored_done(struct restored *all)
+{
+	free(all->all);
+	*all = (struct restored){0};
+}

@@ -37,4 +37,18 @@ void object_put(struct journal *j, const struct object_kind *kind, void *object)
  * a line in the log. */
 int objects_restore(struct journal *j, const struct object_kind *kind, struct broker *b);
 
+/* Objects that are there again, by the numbers that the records of others have for them. */
+struct restored {
+	struct numbered {
+		uint64_t number;
+		void *object;
+	} * all;
+	size_t n, room;
+};
+int restored_add(struct restored *all, uint64_t number, void *object); /* 0 or -ENOMEM */
+/* When all are added: from now on they are found. -EBADMSG: two have the same number. */
+int restored_ready(struct restored *all);
+void *restored_find(const struct restored *all, uint64_t number); /* NULL: there is none */
+void restored_done(struct restored *all);
+
 #endif

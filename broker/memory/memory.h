@@ -8,6 +8,7 @@
 
 #include "base/slab.h"
 #include "broker/journal/generations.h"
+#include "broker/journal/object.h"
 
 struct broker;
 struct pool;
@@ -42,9 +43,10 @@ struct memory {
 	uint32_t died_record;
 
 	struct generations generations; /* of segments */
-	/* Only while this broker takes over what another one had: all pages, by identifier. */
-	struct timelines **restored;
-	size_t n_restored;
+	/* Only while this broker takes over what another one had. */
+	struct {
+		struct restored pages, pages_by_client, pools;
+	} restored;
 };
 
 int memory_init(struct broker *b); /* 0 or -ENOMEM */

@@ -32,16 +32,6 @@
 /* ------------------------------------------------------------------------------------------- */
 /* Pools                                                                                       */
 
-static struct pool *pool_of_record(struct broker *b, uint64_t id)
-{
-	struct pool *p;
-
-	LIST_FOREACH (p, &b->memory->pools, link)
-		if (p->id == id)
-			return p;
-	return NULL;
-}
-
 void record_pool(struct record *r, struct pool **p)
 {
 	uint64_t id = *p ? (*p)->id : 0;
@@ -49,7 +39,7 @@ void record_pool(struct record *r, struct pool **p)
 	record_u64(r, &id);
 	if (!record_reads(r))
 		return;
-	*p = pool_of_record(r->broker, id);
+	*p = restored_find(&r->broker->memory->restored.pools, id);
 	if (!*p)
 		record_fail(r, -EBADMSG);
 }
@@ -148,7 +138,7 @@ static bool is_pool(struct broker *b, const struct pool *p)
 	if (kind ? kind->on_device != (p->device != NULL) || !is_power_of_two(p->sizes.granularity)
 		 : p->device != NULL)
 		return false;
-	return p->id > 0 && p->id <= b->memory->last_pool && !pool_of_record(b, p->id) && p->name &&
+	return p->id > 0 && p->id <= b->memory->last_pool && p->name &&
 	       (p->destroyed || !pool_find(b, p->name, strlen(p->name))) &&
 	       p->reuse <= SHARE_REUSE_SCRUB && p->sizes.segment_size > 0 &&
 	       is_power_of_two(p->sizes.alignment) && p->sizes.alignment >= SUBALLOCATOR_UNIT;
@@ -161,7 +151,10 @@ static int pool_attach(struct broker *b, void *object)
 	if (!is_pool(b, p))
 		return -EBADMSG;
 	p->choice.device = p->device;
-	return payer_charge(&p->charge, LIMIT_POOLS, 1) ? pool_begin(b, p) : -ENOMEM;
+	if (restored_add(&b->memory->restored.pools, p->id, p) < 0 ||
+	    !payer_charge(&p->charge, LIMIT_POOLS, 1))
+		return -ENOMEM;
+	return pool_begin(b, p);
 }
 
 static const struct object_kind pool_kind = {
@@ -303,6 +296,8 @@ int pools_restore(struct broker *b)
 	struct journal *j = b->journal;
 	int r = objects_restore(j, &pool_kind, b);
 
+	if (r == 0)
+		r = restored_ready(&b->memory->restored.pools);
 	if (r == 0)
 		r = open_pools_restore(b);
 	if (r == 0)

@@ -27,14 +27,6 @@ struct fence_record fence_to_record(const struct fence *f)
 	return (struct fence_record){f->timelines->id, f->value, f->slot, 0};
 }
 
-static int compare_pages(const void *a, const void *b)
-{
-	const struct timelines *x = *(struct timelines *const *)a,
-			       *y = *(struct timelines *const *)b;
-
-	return (x->id > y->id) - (x->id < y->id);
-}
-
 /* No checksum guards what is written in place. Each page has a number of its own, its descriptor is
  * nobody else's and of its size, and its client says what it is. How far GPUs are believed to be is
  * taken as it is: any value may be in it, as it came out of a page that its owner alone wrote. */
@@ -42,19 +34,18 @@ static int read_timelines(void *data, uint32_t record, const void *bytes, size_t
 {
 	struct broker *b = data;
 	struct memory *m = b->memory;
-	struct timelines **grown;
+	struct timelines *t;
 	uint64_t id = ((struct timelines_record *)journal_in_place(b->journal, record))->id;
 	int r;
 
 	(void)bytes, (void)size;
 	if (id == 0 || id > m->last_page)
 		return -EBADMSG;
-	grown = realloc(m->restored, (m->n_restored + 1) * sizeof(struct timelines *));
-	if (!grown)
-		return -ENOMEM;
-	m->restored = grown;
-	r = timelines_again(b->journal, record, b->accounts, &m->restored[m->n_restored]);
-	m->n_restored += r == 0;
+	r = timelines_again(b->journal, record, b->accounts, &t);
+	if (r == 0)
+		r = restored_add(&m->restored.pages, id, t);
+	if (r == 0)
+		r = restored_add(&m->restored.pages_by_client, t->kept->client, t);
 	return r;
 }
 
@@ -66,41 +57,34 @@ int timelines_restore(struct broker *b)
 	if (r == 0)
 		r = journal_read(b->journal, RECORD_TIMELINES, sizeof(struct timelines_record),
 				 read_timelines, b);
-	if (m->n_restored > 0)
-		qsort(m->restored, m->n_restored, sizeof(struct timelines *), compare_pages);
-	for (size_t i = 1; r == 0 && i < m->n_restored; i++)
-		if (m->restored[i]->id == m->restored[i - 1]->id)
-			r = -EBADMSG;
+	if (r == 0)
+		r = restored_ready(&m->restored.pages);
+	/* some may be nobody's, as their clients never were ready */
+	restored_ready(&m->restored.pages_by_client);
 	return r;
 }
 
 struct timelines *timelines_find(struct broker *b, uint64_t page)
 {
-	struct timelines key = {.id = page}, *wanted = &key, **found;
-
-	if (b->memory->n_restored == 0)
-		return NULL;
-	found = bsearch(&wanted, b->memory->restored, b->memory->n_restored,
-			sizeof(struct timelines *), compare_pages);
-	return found ? *found : NULL;
+	return restored_find(&b->memory->restored.pages, page);
 }
 
 int timelines_restored(struct broker *b)
 {
+	struct memory *m = b->memory;
 	int r = 0;
 
-	for (size_t i = 0; i < b->memory->n_restored; i++) {
-		const struct timelines *t = b->memory->restored[i];
+	for (size_t i = 0; i < m->restored.pages.n; i++) {
+		struct timelines *t = m->restored.pages.all[i].object;
 
 		/* one that was not ready has nothing that has fences */
 		if (t->refs > 1 && !t->dead && t->pidfd < 0)
 			r = -EBADMSG;
+		timelines_unref(t);
 	}
-	for (size_t i = 0; i < b->memory->n_restored; i++)
-		timelines_unref(b->memory->restored[i]);
-	free(b->memory->restored);
-	b->memory->restored = NULL;
-	b->memory->n_restored = 0;
+	restored_done(&m->restored.pages);
+	restored_done(&m->restored.pages_by_client);
+	restored_done(&m->restored.pools);
 	if (r < 0)
 		log_error("the journal's fences make no sense: %s", strerror(-r));
 	return r;
@@ -108,21 +92,14 @@ int timelines_restored(struct broker *b)
 
 int client_memory_restore(struct client *c)
 {
-	const struct memory *m = c->broker->memory;
+	struct timelines *t = restored_find(&c->broker->memory->restored.pages_by_client, c->id);
 
-	for (size_t i = 0; i < m->n_restored; i++) {
-		struct timelines *t = m->restored[i];
-
-		if (t->kept->client != c->id)
-			continue;
-		if (t->dead ? c->state != CLIENT_ENDING : !t->page)
-			return -EBADMSG;
-		t->client = c->slot;
-		t->pidfd = t->dead ? -1 : c->peer.pidfd;
-		c->memory->timelines = timelines_ref(t);
-		return 0;
-	}
-	return -EBADMSG;
+	if (!t || (t->dead ? c->state != CLIENT_ENDING : !t->page))
+		return -EBADMSG;
+	t->client = c->slot;
+	t->pidfd = t->dead ? -1 : c->peer.pidfd;
+	c->memory->timelines = timelines_ref(t);
+	return 0;
 }
 
 /* Of a page that is no more all was reached, or its memory would not have been given up. */

@@ -34,8 +34,8 @@ struct names {
 	struct name_tree tree;
 	uint64_t n;
 	uint64_t last_version;
-	struct log_rate unpublished; /* by others than who had published */
-	TAILQ_HEAD(, watch) watches;
+	struct log_rate unpublished;           /* by others than who had published */
+	TAILQ_HEAD(watch_list, watch) watches; /* by identifier */
 	uint64_t last_watch;
 	struct table tokens;
 	struct slab token_slab; /* struct token */

@@ -134,11 +134,17 @@ static void watch_fields(struct record *r, void *object)
 	record_rest_of(r, w->prefix, &w->size);
 }
 
+static uint64_t watch_order(const void *object)
+{
+	return ((const struct watch *)object)->id;
+}
+
 static int watch_attach(struct broker *b, void *object)
 {
+	const struct watch *last = TAILQ_LAST(&b->names->watches, watch_list);
 	struct watch *w = object;
 
-	if (!w->client || watch_find(w->client, w->id) || w->id > b->names->last_watch ||
+	if (!w->client || (last && last->id >= w->id) || w->id > b->names->last_watch ||
 	    w->size > SHARE_NAME_MAX)
 		return -EBADMSG;
 	if (!charge_take_with(&w->charge, w->client->account, LIMIT_WATCHES, 1, w->size))
@@ -152,6 +158,7 @@ static const struct object_kind watch_kind = {
     .name = "watch",
     .size = sizeof(struct watch),
     .record = offsetof(struct watch, record),
+    .order = watch_order,
     .fields = watch_fields,
     .attach = watch_attach,
 };
