@@ -64,6 +64,7 @@ int channels_init(struct broker *b)
 	table_init(&b->channels->by_name, hash);
 	TAILQ_INIT(&b->channels->list);
 	TAILQ_INIT(&b->channels->closing);
+	TAILQ_INIT(&b->channels->leaving);
 	TAILQ_INIT(&b->channels->claims);
 	b->channels->work = event_new(b->base, -1, 0, channels_on_work, b);
 	return b->channels->work ? 0 : -ENOMEM;
@@ -136,6 +137,7 @@ void channel_attach(struct broker *b, struct channel *ch, struct pool *pool)
 	ch->pool = pool;
 	pool->use.opens++;
 	TAILQ_INIT(&ch->members);
+	TAILQ_INIT(&ch->orphans.producers);
 	table_insert(&b->channels->by_name, &ch->key);
 	TAILQ_INSERT_TAIL(&b->channels->list, ch, link);
 }

@@ -20,6 +20,8 @@ struct client;
 struct event;
 struct member;
 
+TAILQ_HEAD(member_list, member);
+
 /*
  * Channels, as the rooms above know them: who takes part in one, and what is left of it when
  * members have gone. Messages never pass through the broker.
@@ -29,8 +31,9 @@ struct channels {
 	struct table by_name;
 	uint64_t last_channel, last_member;
 	size_t n_members;
-	TAILQ_HEAD(members_closing, member) closing; /* producers that are being taken over */
-	TAILQ_HEAD(claim_list, claim) claims;        /* to be looked at, now and then */
+	struct member_list closing; /* producers that are being taken over */
+	struct member_list leaving; /* those whose messages are lost, as too many have left some */
+	TAILQ_HEAD(claim_list, claim) claims; /* to be looked at, now and then */
 	uint32_t n_followed;
 	uint64_t n_steps; /* entries given up, rows freed, looks that had no time to end */
 	uint32_t last_claim;

@@ -55,6 +55,9 @@ struct channel {
 		uint64_t lost;        /* since the channel was made */
 		uint64_t untold;      /* of these, as no consumer has asked since */
 		uint64_t deserted_ms; /* since when some wait and nobody may fetch them; 0: no */
+		struct member_list
+		    producers; /* that are gone and of which some wait, by identifier */
+		uint32_t n_producers;
 	} orphans;
 	uint32_t record;
 	size_t size;
@@ -79,11 +82,16 @@ struct member_page {
 	size_t written[2]; /* where something was found in it, + 1: see member_unwritten() */
 };
 
+/* Of one that is gone and has left messages that wait: its channel keeps them, or they are about to
+ * be lost. */
+enum producer_place { PRODUCER_NOWHERE, PRODUCER_KEPT, PRODUCER_LEAVES };
+
 struct producer {
-	bool closed;    /* it said so, before it went */
-	bool closing;   /* it is being taken over, and is in the broker's list of those */
-	bool transient; /* its messages do not outlive it */
-	TAILQ_ENTRY(member) link;
+	bool closed;              /* it said so, before it went */
+	bool closing;             /* it is being taken over, and is in the broker's list of those */
+	bool transient;           /* its messages do not outlive it */
+	TAILQ_ENTRY(member) link; /* of those that are closing, or else by their place */
+	enum producer_place place;
 	uint32_t serial;    /* of the CHANNEL_CLOSE to be answered then, 0: none */
 	struct kept **kept; /* by ticket: what was taken over last; NULL: nothing was yet */
 	uint64_t n_kept, bytes_kept;

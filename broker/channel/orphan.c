@@ -82,6 +82,7 @@ static void wait_for_owner(struct orphan *o, bool returns)
 		p->returned_last = o;
 	count_kept(o, 1);
 	p->n_waiting++;
+	producer_is_kept(o->producer);
 	if (ch->orphans.waiting++ == 0)
 		tell(ch);
 }
@@ -95,6 +96,7 @@ static void wait_no_more(struct orphan *o)
 	TAILQ_REMOVE(&p->waiting, o, link);
 	count_kept(o, -1);
 	p->n_waiting--;
+	producer_is_kept(o->producer);
 	o->producer->channel->orphans.waiting--;
 }
 

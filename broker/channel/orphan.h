@@ -100,18 +100,28 @@ void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *prod
 		       const char *why);
 /* Those that nobody comes for are lost, every now and then. */
 void orphans_look(struct broker *b, int *budget);
-/* A producer has left some, and is gone: no more than so many of these are kept for a channel. */
-void orphans_keep_few(struct channel *ch, int *budget);
-/* Those of this account's oldest producer that has nothing else, to make room for who joins
- * a channel, which stays, and needs so much of @resource, are lost; false: there is none, all of
- * them would not make enough, or (*budget is 0) there was no time for all of its messages. */
-bool orphans_give_way(struct channel *joined, const struct account *account,
-		      enum limit_kind resource, uint64_t amount, int *budget);
+/* Of one producer as many as there is time for; their number. It stays, though it may be unused
+ * then. */
+uint64_t orphans_lose_waiting(struct member *producer, int *budget);
 /* At the end of the broker. */
 void orphans_end_all(struct broker *b);
 /* Whether a consumer that is not @but (NULL: any) may ask for some. */
 bool anybody_may_fetch(const struct channel *ch, const struct member *but);
 /* What is lost that no consumer was told of is told to this one. */
 void orphans_tell_lost(struct member *consumer);
+
+/* ------------------------------------------------------------------------------------------- */
+/* orphan_room.c: whose are kept */
+
+/* A producer is gone, or of one that is more or fewer messages wait. A channel keeps those of so
+ * many. */
+void producer_is_kept(struct member *producer);
+/* Of those that it does not, as many as there is time for are lost. */
+void orphans_leave(struct broker *b, int *budget);
+/* To make room for who joins a channel, which stays, and needs so much of @resource, those of this
+ * account's oldest producers that have nothing else are lost. False: all of them would not make
+ * enough, or (*budget is 0) there was no time for all of their messages. */
+bool orphans_give_way(struct channel *joined, const struct account *account,
+		      enum limit_kind resource, uint64_t amount, int *budget);
 
 #endif

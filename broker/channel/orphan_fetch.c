@@ -13,16 +13,21 @@
 
 #define LEFT_TO_OTHERS_MS 1000
 
-#define LOOKS 4096 /* at entries of one consumer, for one answer; about as long as a request */
+/* What one answer takes. */
+struct search {
+	int looks;       /* at entries of the consumer and at messages, that are left */
+	bool has_others; /* who may get what this one has given back */
+};
+#define LOOKS 4096 /* about as long as a request */
 
 /* Another version of the same ticket, or this one, that it has not given up yet: one word would be
  * about both. Only who was left behind has any, or has given it back. */
-static bool has_ticket(const struct claim *claim, uint32_t ticket, int *looks)
+static bool has_ticket(const struct claim *claim, uint32_t ticket, struct search *s)
 {
 	const struct entry *entry;
 
 	TAILQ_FOREACH (entry, &claim->entries, link) {
-		--*looks;
+		s->looks--;
 		if (entry->kept->ticket == ticket)
 			return true;
 	}
@@ -30,24 +35,25 @@ static bool has_ticket(const struct claim *claim, uint32_t ticket, int *looks)
 }
 
 /* Who has given it back leaves it to others for a while, who may hang. */
-static bool is_left_to_others(const struct orphan *o, const struct member *consumer)
+static bool is_left_to_others(const struct orphan *o, const struct member *consumer,
+			      const struct search *s)
 {
-	return o->rejected_by == consumer->id && clock_ms() - o->rejected_ms < LEFT_TO_OTHERS_MS &&
-	       anybody_may_fetch(consumer->channel, consumer);
+	return o->rejected_by == consumer->id && s->has_others &&
+	       clock_ms() - o->rejected_ms < LEFT_TO_OTHERS_MS;
 }
 
 /* At least the first one is looked at. */
 static struct orphan *choose(struct member *producer, const struct member *consumer,
-			     const struct claim *claim, int *looks)
+			     const struct claim *claim, struct search *s)
 {
 	struct orphan *o;
 
 	TAILQ_FOREACH (o, &producer->as_producer.waiting, link) {
-		if (is_left_to_others(o, consumer))
-			--*looks;
-		else if (!claim || !has_ticket(claim, o->ticket, looks))
+		if (is_left_to_others(o, consumer, s))
+			s->looks--;
+		else if (!claim || !has_ticket(claim, o->ticket, s))
 			return o;
-		if (*looks <= 0)
+		if (s->looks <= 0)
 			return NULL;
 	}
 	return NULL;
@@ -55,10 +61,10 @@ static struct orphan *choose(struct member *producer, const struct member *consu
 
 /* One of this producer's; NULL: there is none for it, or no memory or row. A claim that is over has
  * to end before there is another one. */
-static struct orphan *fetch_of(struct member *consumer, struct member *producer, int *looks)
+static struct orphan *fetch_of(struct member *consumer, struct member *producer, struct search *s)
 {
 	struct claim *claim = claim_find(producer, consumer->id);
-	struct orphan *o = claim && claim->over ? NULL : choose(producer, consumer, claim, looks);
+	struct orphan *o = claim && claim->over ? NULL : choose(producer, consumer, claim, s);
 
 	if (o && !claim)
 		claim = claim_make_for_fetch(producer, consumer);
@@ -72,20 +78,19 @@ static struct orphan *fetch_of(struct member *consumer, struct member *producer,
 struct orphan *orphan_fetch(struct member *consumer, uint32_t had)
 {
 	struct orphan *o = consumer->as_consumer.fetched_last;
-	int looks = LOOKS;
-	struct member *m;
+	struct search s = {LOOKS, anybody_may_fetch(consumer->channel, consumer)};
+	struct member *m, *next;
 
 	if (o && had != consumer->as_consumer.fetched)
 		return o;
 	o = NULL;
 	/* in the order in which they came */
-	TAILQ_FOREACH (m, &consumer->channel->members, of_channel) {
-		if (m->state == MEMBER_GONE && m->as_producer.n_waiting > 0)
-			o = fetch_of(consumer, m, &looks);
-		if (o || looks <= 0)
-			return o;
+	for (m = TAILQ_FIRST(&consumer->channel->orphans.producers); m && !o && s.looks > 0;
+	     m = next) {
+		next = TAILQ_NEXT(m, as_producer.link); /* as the last one that waits may be it */
+		o = fetch_of(consumer, m, &s);
 	}
-	return NULL;
+	return o;
 }
 
 uint32_t orphans_of_others(const struct member *consumer)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Orphans that nobody gets. They wait for an hour without a consumer that may ask for them, and
- * count as their producer's user's: when that has no room for more memberships, its oldest ones go.
- * A channel keeps those of so many producers. What goes is counted and logged, and the next
- * consumer is told.
+ * Orphans that nobody gets. They wait for an hour without a consumer that may ask for them, unless
+ * there are too many (orphan_room.c). What goes is counted and logged, and the next consumer is
+ * told.
  *
  * There may be 64 times 8192 of them, so they go in several turns of the loop: each takes its
  * budget along, and what is left then goes in the next one.
@@ -28,9 +27,8 @@
 #include "broker/memory/pools.h"
 #include "broker/monitor/monitor.h"
 
-#define DESERTED_MS   (60 * 60 * 1000)
-#define LOOK_MS       1000
-#define PRODUCERS_MAX 64 /* of a channel, that are gone and have any */
+#define DESERTED_MS (60 * 60 * 1000)
+#define LOOK_MS     1000
 
 void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *producer,
 		       const char *why)
@@ -58,8 +56,7 @@ void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *prod
 				     .count = n});
 }
 
-/* As many as there is time for; their number. The producer stays, though it may be unused then. */
-static uint64_t lose_waiting(struct member *producer, int *budget)
+uint64_t orphans_lose_waiting(struct member *producer, int *budget)
 {
 	uint64_t n = 0;
 
@@ -81,7 +78,7 @@ static uint64_t lose_waiting_of(struct channel *ch, const struct client *by, con
 		if (m->role != SHARE_PRODUCER || m->state != MEMBER_GONE ||
 		    (by && !client_answers_for(by, account_uid(m->timelines->account))))
 			continue;
-		n += lose_waiting(m, budget);
+		n += orphans_lose_waiting(m, budget);
 		member_free_if_unused(m);
 	}
 	channel_tell_lost(ch, n, NULL, why);
@@ -92,13 +89,13 @@ static uint64_t lose_waiting_of(struct channel *ch, const struct client *by, con
  * for none. */
 bool anybody_may_fetch(const struct channel *ch, const struct member *but)
 {
-	const struct member *m;
+	for (uint32_t i = 0; i < ch->shape.consumers; i++) {
+		const struct member *m = ch->consumers[i];
 
-	TAILQ_FOREACH (m, &ch->members, of_channel)
-		if (m != but && m->role == SHARE_CONSUMER &&
-		    (m->state == MEMBER_HERE || m->state == MEMBER_PREPARING) &&
+		if (m && m != but && (m->state == MEMBER_HERE || m->state == MEMBER_PREPARING) &&
 		    m->client->version >= WIRE_VERSION_ORPHANS)
 			return true;
+	}
 	return false;
 }
 
@@ -112,7 +109,6 @@ static void look_again(struct broker *b)
 
 static void look(struct channel *ch, uint64_t now, int *budget)
 {
-	orphans_keep_few(ch, budget);
 	if (ch->orphans.waiting == 0 || anybody_may_fetch(ch, NULL)) {
 		ch->orphans.deserted_ms = 0;
 		return;
@@ -143,133 +139,6 @@ void orphans_look(struct broker *b, int *budget)
 	}
 	if (*budget <= 0)
 		look_again(b);
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Room for others                                                                             */
-
-/* All that it has left waits, and nobody has anything of it. */
-static bool may_go(const struct member *m)
-{
-	return m->role == SHARE_PRODUCER && m->state == MEMBER_GONE &&
-	       m->as_producer.n_waiting > 0 && m->as_producer.n_owned == 0 && !claims_first(m);
-}
-
-/* True if it is gone then; false: there was no time for all that it has left. */
-static bool go(struct member *m, const char *why, int *budget)
-{
-	channel_tell_lost(m->channel, lose_waiting(m, budget), m, why);
-	if (m->as_producer.n_waiting > 0)
-		return false;
-	member_free_if_unused(m);
-	return true;
-}
-
-static bool has_left_some(const struct member *m)
-{
-	return m->role == SHARE_PRODUCER && m->state == MEMBER_GONE && producer_has_orphans(m);
-}
-
-/* Producers of this user. */
-static uint32_t have_left_some(const struct channel *ch, const struct account *user)
-{
-	const struct member *m;
-	uint32_t n = 0;
-
-	TAILQ_FOREACH (m, &ch->members, of_channel)
-		n += has_left_some(m) && (!user || m->timelines->account == user);
-	return n;
-}
-
-/* If there are more than a channel keeps: the oldest one of the user who has most, so that nobody
- * takes their places from others. NULL: there are not, or none may go. */
-static struct member *one_too_many(const struct channel *ch)
-{
-	struct member *m, *found = NULL;
-	uint32_t most = 0, n;
-
-	if (have_left_some(ch, NULL) <= PRODUCERS_MAX)
-		return NULL;
-	TAILQ_FOREACH (m, &ch->members, of_channel) {
-		n = may_go(m) ? have_left_some(ch, m->timelines->account) : 0;
-		if (n <= most)
-			continue;
-		found = m;
-		most = n;
-	}
-	return found;
-}
-
-void orphans_keep_few(struct channel *ch, int *budget)
-{
-	struct member *m;
-
-	while ((m = one_too_many(ch)))
-		if (!go(m, "more than 64 producers have left some", budget)) {
-			look_again(ch->broker);
-			return;
-		}
-}
-
-static struct member *oldest_of(const struct channel *ch, const struct account *account)
-{
-	struct member *m;
-
-	TAILQ_FOREACH (m, &ch->members, of_channel)
-		if (m->timelines->account == account && may_go(m))
-			return m;
-	return NULL;
-}
-
-static uint64_t would_return(const struct member *m, enum limit_kind resource)
-{
-	switch (resource) {
-	case LIMIT_CHANNELS:
-		return m->charges.membership.amount;
-	case LIMIT_DESCRIPTORS:
-		return m->charges.descriptors.amount;
-	default:
-		return m->charges.bytes.amount + m->as_producer.bytes_kept;
-	}
-}
-
-/* What nobody gets by it is not lost. */
-static bool is_enough(const struct broker *b, const struct account *account,
-		      enum limit_kind resource, uint64_t amount)
-{
-	uint64_t used = account_used(account, resource) + amount, returned = 0;
-	const struct channel *ch;
-	const struct member *m;
-
-	TAILQ_FOREACH (ch, &b->channels->list, link)
-		TAILQ_FOREACH (m, &ch->members, of_channel)
-			if (m->timelines->account == account && may_go(m))
-				returned += would_return(m, resource);
-	return used <= account_limit(account, resource) ||
-	       used - account_limit(account, resource) <= returned;
-}
-
-bool orphans_give_way(struct channel *joined, const struct account *account,
-		      enum limit_kind resource, uint64_t amount, int *budget)
-{
-	struct member *m = NULL, *other;
-	struct channel *ch;
-	bool gone;
-
-	if (!is_enough(joined->broker, account, resource, amount))
-		return false;
-	TAILQ_FOREACH (ch, &joined->broker->channels->list, link) {
-		other = oldest_of(ch, account);
-		if (other && (!m || other->id < m->id))
-			m = other;
-	}
-	if (!m)
-		return false;
-	ch = m->channel;
-	gone = go(m, "their user has no room for more memberships", budget);
-	if (ch != joined)
-		channel_end_if_unused(ch);
-	return gone;
 }
 
 /* ------------------------------------------------------------------------------------------- */

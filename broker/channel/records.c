@@ -168,6 +168,7 @@ static bool is_member(const struct broker *b, const struct member *m)
 	if (!m->channel || !m->timelines || (uint32_t)m->state > MEMBER_GONE ||
 	    (m->role != SHARE_PRODUCER && m->role != SHARE_CONSUMER) ||
 	    (m->state == MEMBER_GONE) != !m->client ||
+	    (m->state == MEMBER_GONE && m->as_producer.closing) ||
 	    (m->client && m->client->memory->timelines != m->timelines))
 		return false;
 	if (m->role == SHARE_PRODUCER ? m->as_consumer.expelled

@@ -254,9 +254,8 @@ bool member_take_over(struct member *m, int *budget)
 	channel_changed(ch, SHARE_PRODUCER);
 	if (done.serial)
 		client_send(client, &done, NULL, 0);
+	producer_is_kept(m);
 	member_free_if_unused(m);
-	/* the one that goes may be this one */
-	orphans_keep_few(ch, budget);
 	channel_end_if_unused(ch);
 	return true;
 }

@@ -31,7 +31,7 @@ void channels_work_soon(struct broker *b)
 /* In turn, so that nobody waits for all that another one leaves behind. */
 static void work_on_closing(struct broker *b, int *budget)
 {
-	struct members_closing *closing = &b->channels->closing;
+	struct member_list *closing = &b->channels->closing;
 	struct member *m;
 	int left;
 
@@ -94,6 +94,7 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 	budget = turn;
 	look_at_claims(b, &budget);
 	budget = turn;
+	orphans_leave(b, &budget);
 	orphans_look(b, &budget);
 	if (at_work || b->channels->n_steps != before)
 		broker_set_timer(b, b->channels->work, &at_once);

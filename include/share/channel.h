@@ -50,9 +50,9 @@ extern "C" {
  * to others, marked by `deliveries`. A consumer that holds nothing hears of the end only when no
  * other one holds such a message, as it may get that. Without a consumer they wait for an hour;
  * they count as their producer's user's, are the first to go when that user has no room for more
- * memberships, and a channel keeps those of at most 64 producers. share_end_channel() ends them.
- * What was delivered as often as `deliveries` allows is lost, as nobody is there to take it back.
- * However they are lost, `lost` of the next message that a consumer receives counts them.
+ * memberships, and of those that no consumer has a channel keeps 64 producers'. share_end_channel()
+ * ends them. What was delivered as often as `deliveries` allows is lost, as nobody is there to take
+ * it back. However they are lost, `lost` of the next message that a consumer receives counts them.
  *
  * Users who may use the pool of a channel may take part in the channel; to be a producer takes the
  * right to write. Members trust each other as users of one pool do. A consumer that breaks the

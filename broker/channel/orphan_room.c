@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Which orphans are kept. Of each channel those of so many producers are: of more, the oldest one of
+ * the user who has most leaves, so that nobody takes their places from others. What a consumer has
+ * takes no place: nobody could use that by losing it, and each consumer has rows for so many
+ * producers.
+ *
+ * A producer that is gone counts as its user's membership: when that has no room for more, its
+ * oldest ones go that are nothing else any more.
+ */
+
+#include <stdlib.h>
+
+#include <share/channel.h>
+
+#include "broker/broker.h"
+#include "broker/channel/orphan.h"
+#include "broker/client/account.h"
+
+#define PRODUCERS_MAX 64 /* of a channel, that are gone and of which some wait */
+
+static void take_out(struct member *m)
+{
+	struct producer *p = &m->as_producer;
+	struct channel *ch = m->channel;
+
+	if (p->place == PRODUCER_KEPT) {
+		TAILQ_REMOVE(&ch->orphans.producers, m, as_producer.link);
+		ch->orphans.n_producers--;
+	} else if (p->place == PRODUCER_LEAVES) {
+		TAILQ_REMOVE(&ch->broker->channels->leaving, m, as_producer.link);
+	}
+	p->place = PRODUCER_NOWHERE;
+}
+
+/* There are only a few. */
+static void put_in(struct member *m)
+{
+	struct member_list *all = &m->channel->orphans.producers;
+	struct member *before = TAILQ_LAST(all, member_list);
+
+	while (before && before->id > m->id)
+		before = TAILQ_PREV(before, member_list, as_producer.link);
+	if (before)
+		TAILQ_INSERT_AFTER(all, before, m, as_producer.link);
+	else
+		TAILQ_INSERT_HEAD(all, m, as_producer.link);
+	m->channel->orphans.n_producers++;
+	m->as_producer.place = PRODUCER_KEPT;
+}
+
+static uint32_t kept_of(const struct channel *ch, const struct account *user)
+{
+	const struct member *m;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH (m, &ch->orphans.producers, as_producer.link)
+		n += m->timelines->account == user;
+	return n;
+}
+
+static struct member *one_too_many(const struct channel *ch)
+{
+	struct member *m, *found = NULL;
+	uint32_t most = 0, n;
+
+	TAILQ_FOREACH (m, &ch->orphans.producers, as_producer.link) {
+		n = kept_of(ch, m->timelines->account);
+		if (n <= most)
+			continue;
+		found = m;
+		most = n;
+	}
+	return found;
+}
+
+static void leave(struct member *m)
+{
+	struct channels *channels = m->channel->broker->channels;
+
+	take_out(m);
+	m->as_producer.place = PRODUCER_LEAVES;
+	TAILQ_INSERT_TAIL(&channels->leaving, m, as_producer.link);
+	channels->n_steps++;
+	channels_work_soon(m->channel->broker);
+}
+
+void producer_is_kept(struct member *m)
+{
+	struct producer *p = &m->as_producer;
+
+	if (m->state != MEMBER_GONE || (p->n_waiting > 0) == (p->place != PRODUCER_NOWHERE))
+		return;
+	if (p->n_waiting == 0) {
+		take_out(m);
+		return;
+	}
+	put_in(m);
+	if (m->channel->orphans.n_producers > PRODUCERS_MAX)
+		leave(one_too_many(m->channel));
+}
+
+/* True if it has no messages any more that wait, and may be gone; false: there was no time for all
+ * of them. */
+static bool lose(struct member *m, const char *why, int *budget)
+{
+	channel_tell_lost(m->channel, orphans_lose_waiting(m, budget), m, why);
+	if (m->as_producer.n_waiting > 0)
+		return false;
+	*budget -= MEMBER_COST;
+	member_free_if_unused(m);
+	return true;
+}
+
+void orphans_leave(struct broker *b, int *budget)
+{
+	struct member *m;
+	struct channel *ch;
+
+	while (*budget > 0 && (m = TAILQ_FIRST(&b->channels->leaving))) {
+		ch = m->channel;
+		if (lose(m, "more than 64 producers have left some", budget))
+			channel_end_if_unused(ch);
+	}
+	if (!TAILQ_EMPTY(&b->channels->leaving))
+		b->channels->n_steps++;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Room for who joins                                                                          */
+
+/* All that it has left waits, and nobody has anything of it. */
+static bool is_nothing_else(const struct member *m)
+{
+	return m->as_producer.n_owned == 0 && !claims_first(m);
+}
+
+static uint64_t would_return(const struct member *m, enum limit_kind resource)
+{
+	switch (resource) {
+	case LIMIT_CHANNELS:
+		return m->charges.membership.amount;
+	case LIMIT_DESCRIPTORS:
+		return m->charges.descriptors.amount;
+	default:
+		return m->charges.bytes.amount + m->as_producer.bytes_kept;
+	}
+}
+
+/* An account's, the oldest first, that are nothing else. */
+struct candidates {
+	const struct account *account;
+	struct member **all;
+	size_t n, room;
+};
+
+/* False without memory. */
+static bool add(struct candidates *c, const struct member_list *list)
+{
+	struct member *m, **grown;
+
+	TAILQ_FOREACH (m, list, as_producer.link) {
+		if (m->timelines->account != c->account || !is_nothing_else(m))
+			continue;
+		if (c->n == c->room) {
+			c->room = c->room ? 2 * c->room : PRODUCERS_MAX;
+			grown = reallocarray(c->all, c->room, sizeof(struct member *));
+			if (!grown)
+				return false;
+			c->all = grown;
+		}
+		c->all[c->n++] = m;
+	}
+	return true;
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct member *a = *(struct member *const *)left, *b = *(struct member *const *)right;
+
+	return (a->id > b->id) - (a->id < b->id);
+}
+
+static bool find(struct broker *b, struct candidates *c)
+{
+	const struct channel *ch;
+
+	if (!add(c, &b->channels->leaving))
+		return false;
+	TAILQ_FOREACH (ch, &b->channels->list, link)
+		if (!add(c, &ch->orphans.producers))
+			return false;
+	if (c->n > 0)
+		qsort(c->all, c->n, sizeof(struct member *), compare);
+	return true;
+}
+
+/* What nobody gets by it is not lost. */
+static bool is_enough(const struct candidates *c, enum limit_kind resource, uint64_t amount)
+{
+	uint64_t used = account_used(c->account, resource) + amount, returned = 0;
+
+	for (size_t i = 0; i < c->n; i++)
+		returned += would_return(c->all[i], resource);
+	return used <= account_limit(c->account, resource) ||
+	       used - account_limit(c->account, resource) <= returned;
+}
+
+bool orphans_give_way(struct channel *joined, const struct account *account,
+		      enum limit_kind resource, uint64_t amount, int *budget)
+{
+	struct candidates c = {.account = account};
+	bool gone = find(joined->broker, &c) && c.n > 0 && is_enough(&c, resource, amount);
+	struct channel *ch;
+
+	for (size_t i = 0;
+	     gone && i < c.n && (i == 0 || !account_has_room(account, resource, amount)); i++) {
+		ch = c.all[i]->channel;
+		gone = lose(c.all[i], "their user has no room for more memberships", budget);
+		if (ch != joined)
+			channel_end_if_unused(ch);
+	}
+	free(c.all);
+	return gone;
+}
