@@ -336,6 +336,21 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	return 0;
 }
 
+/* So much is not counted: chunks that are kept, and one of each type and size of which some is
+ * free.
+ */
+#define VACANT_MAX (UINT64_C(4) << 20)
+
+/* Whoever has left a few records in each chunk of a large journal keeps its memory. */
+static void count_vacant(struct broker *b)
+{
+	uint64_t vacant = journal_vacant(b->journal);
+
+	accounts_subtract(b->accounts, LIMIT_MEMORY, accounts_nobodys(b->accounts, LIMIT_MEMORY));
+	if (vacant > VACANT_MAX)
+		accounts_add(b->accounts, LIMIT_MEMORY, vacant - VACANT_MAX);
+}
+
 void broker_commit(struct broker *b)
 {
 	size_t closing;
@@ -353,6 +368,7 @@ void broker_commit(struct broker *b)
 			journal_commit(b->journal);
 		kept_flush(closing);
 	} while (connections_wait_for_flush(b) || kept_waiting() > 0);
+	count_vacant(b);
 	blame_end();
 }
 

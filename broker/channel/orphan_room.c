@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Which orphans are kept. Of each channel those of so many producers are: of more, the oldest one of
- * the user who has most leaves, so that nobody takes their places from others. What a consumer has
- * takes no place: nobody could use that by losing it, and each consumer has rows for so many
+ * Which orphans are kept. Of each channel those of so many producers are: of more, the oldest one
+ * of the user who has most leaves, so that nobody takes their places from others. What a consumer
+ * has takes no place: nobody could use that by losing it, and each consumer has rows for so many
  * producers.
  *
  * A producer that is gone counts as its user's membership: when that has no room for more, its

@@ -39,7 +39,8 @@ struct accounts {
 	LIST_HEAD(, account) list; /* one a user with something to its name, or in debt: few */
 	const struct config *config;
 	size_t fds_in_flight, max_fds, max_fds_of_one;
-	uint64_t used[LIMIT_KINDS];  /* by all users, and what is nobody's */
+	uint64_t used[LIMIT_KINDS]; /* by all users, and what is nobody's: */
+	uint64_t nobodys[LIMIT_KINDS];
 	uint64_t total[LIMIT_KINDS]; /* of what users share; 0: they do not */
 	bool without_limits;
 };
@@ -383,14 +384,21 @@ uint64_t accounts_total(const struct accounts *a, enum limit_kind resource)
 	return a->total[resource];
 }
 
+uint64_t accounts_nobodys(const struct accounts *a, enum limit_kind resource)
+{
+	return a->nobodys[resource];
+}
+
 void accounts_add(struct accounts *a, enum limit_kind resource, uint64_t amount)
 {
 	a->used[resource] += amount;
+	a->nobodys[resource] += amount;
 }
 
 void accounts_subtract(struct accounts *a, enum limit_kind resource, uint64_t amount)
 {
 	a->used[resource] -= amount;
+	a->nobodys[resource] -= amount;
 }
 
 struct user_turns *account_turns(struct account *a)

@@ -70,6 +70,7 @@ uint64_t account_fds_in_flight(const struct account *a);
 /* There is so much for all users together, who share it (fair_share.h). */
 void accounts_share(struct accounts *a, enum limit_kind resource, uint64_t total);
 /* For what is nobody's; the caller bounds it. */
+uint64_t accounts_nobodys(const struct accounts *a, enum limit_kind resource);
 void accounts_add(struct accounts *a, enum limit_kind resource, uint64_t amount);
 void accounts_subtract(struct accounts *a, enum limit_kind resource, uint64_t amount);
 uint64_t accounts_used(const struct accounts *a, enum limit_kind resource); /* with that */

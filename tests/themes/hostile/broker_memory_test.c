@@ -268,7 +268,7 @@ Test(broker_memory, the_next_broker_counts_what_the_one_before_has_counted)
 	}
 }
 
-#define MOST 40000
+#define MOST 200000
 static share_buffer *buffers[MOST];
 
 /* As many of this size as there is memory of the broker for; their number. */
@@ -375,6 +375,32 @@ Test(broker_memory, nobody_waits_for_memory_of_the_broker_that_cannot_come)
 	share_pool_close(p);
 	share_disconnect(c);
 	gate_free(gate);
+}
+
+/* Nothing of the journal can be given back while each part of it has a record. It is counted as
+ * long as that is so, by the next broker as well. */
+Test(broker_memory, what_a_user_leaves_full_of_holes_counts_for_all)
+{
+	enum { LEFT = 200 };
+	share_pool *p = open_pool(client);
+	int n;
+
+	broker_write_config(CONFIG("64MiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	n = fill(p, 64);
+	for (int i = 0; i < n; i++)
+		if (i % LEFT != 0)
+			check_ok(share_release(buffers[i], NULL));
+	until(said("leases") == (n + LEFT - 1) / LEFT);
+	check(said("broker_memory") - used_of(client, "broker_memory") > MIB);
+	broker_kill_serving();
+	until(said("brokers_died") == 1);
+	check(said("broker_memory") - used_of(client, "broker_memory") > MIB);
+	for (int i = 0; i < n; i += LEFT)
+		check_ok(share_release(buffers[i], NULL));
+	until(said("leases") == 0);
+	until(said("broker_memory") == used_of(client, "broker_memory"));
+	share_pool_close(p);
 }
 
 TestSuite(memory_in_pieces, .init = fixture_start, .fini = fixture_stop, .timeout = 60);

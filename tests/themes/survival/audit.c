@@ -353,13 +353,14 @@ static void audit_accounts(const struct broker *b, const struct journal *j)
 				accounts_used(b->accounts, counted[i].resource),
 				limit_name(counted[i].resource), journal_count(j, counted[i].type));
 	for (int kind = 0; kind < LIMIT_KINDS; kind++) {
-		uint64_t at = 0, sum = 0;
+		uint64_t at = 0, sum = accounts_nobodys(b->accounts, (enum limit_kind)kind);
 
 		for (; (a = account_from(b->accounts, at)); at = (uint64_t)account_uid(a) + 1)
 			sum += account_used(a, (enum limit_kind)kind);
-		if (kind != LIMIT_DESCRIPTORS && sum != accounts_used(b->accounts, kind))
-			log_bug("all users have %" PRIu64 " of %s, and together %" PRIu64, sum,
-				limit_name((enum limit_kind)kind),
+		if (sum != accounts_used(b->accounts, kind))
+			log_bug("all users and nobody have %" PRIu64
+				" of %s, and together %" PRIu64,
+				sum, limit_name((enum limit_kind)kind),
 				accounts_used(b->accounts, kind));
 	}
 }
