@@ -15,7 +15,6 @@
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
-#include "broker/client/account.h"
 #include "broker/journal/journal.h"
 
 bool producer_has_noted(const struct member *producer, uint32_t ticket, uint32_t version)
@@ -30,12 +29,6 @@ static size_t size_of_versions(const struct member *producer)
 	return producer->channel->shape.in_flight * sizeof(uint32_t);
 }
 
-/* In memory, and in the journal. */
-static uint64_t price(const struct acknowledged *a)
-{
-	return 2 * a->size;
-}
-
 /* NULL without memory. */
 static struct acknowledged *acknowledged_of(struct member *producer)
 {
@@ -48,7 +41,6 @@ static struct acknowledged *acknowledged_of(struct member *producer)
 	if (p->acknowledged) {
 		p->acknowledged->producer = producer;
 		p->acknowledged->size = size;
-		account_must_add(producer->timelines->account, price(p->acknowledged));
 	}
 	return p->acknowledged;
 }
@@ -61,7 +53,6 @@ int acknowledged_attach(struct acknowledged *a)
 	    producer->as_producer.acknowledged || a->size != size_of_versions(producer))
 		return -EBADMSG;
 	producer->as_producer.acknowledged = a;
-	account_must_add(producer->timelines->account, price(a));
 	a->is_noted = true;
 	return 0;
 }
@@ -100,10 +91,8 @@ void producer_forget_acknowledged(struct member *producer)
 {
 	struct producer *p = &producer->as_producer;
 
-	if (p->acknowledged) {
+	if (p->acknowledged)
 		journal_drop(producer->channel->broker->journal, &p->acknowledged->record);
-		account_give_back(producer->timelines->account, price(p->acknowledged));
-	}
 	free(p->acknowledged);
 	p->acknowledged = NULL;
 }

@@ -301,6 +301,7 @@ void handle_channel_abandon(struct request *r)
 	const struct wire_channel_abandon *a = &r->m->channel_abandon;
 	struct member *m = find_ready(r, a->member);
 	struct claim *claim;
+	int e;
 
 	if (!m)
 		return;
@@ -309,7 +310,10 @@ void handle_channel_abandon(struct request *r)
 		return;
 	}
 	claim = find_claim(m, SHARE_PRODUCER, a->consumer);
-	if (claim && claim_abandon(claim, a->tickets.data, a->tickets.size) != 0)
+	e = claim ? claim_abandon(claim, a->tickets.data, a->tickets.size) : 0;
+	if (e == -EDQUOT)
+		request_fail_quota(r, LIMIT_MEMORY, "");
+	else if (e < 0)
 		request_fail_memory(r);
 	else
 		request_done(r);

@@ -26,6 +26,9 @@ struct entry {
 	struct kept *kept;
 	struct keep keep;
 	uint32_t record;
+	/* What it costs beside what its producer has paid for when it came, and who pays that: the
+	 * consumer, who keeps it, or the producer where the former has no room. */
+	uint32_t price : 31, producer_pays : 1;
 };
 
 struct claim {
@@ -65,9 +68,11 @@ bool claim_is_admitted(const struct claim *claim);
 /* It is looked at now, and every now and then, until it ends or nothing can be seen of it. */
 void claim_follow(struct claim *claim);
 
-/* The consumer may use this one, at its producer's cost; @buffer may be NULL. False without memory.
- */
+/* The consumer may use this one, which is an orphan, at its producer's cost; @buffer may be NULL.
+ * False without memory. */
 bool claim_keep(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer);
+/* That it is one was not known. */
+void entry_is_orphans(struct claim *claim, struct entry *entry);
 bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);
 /* The consumer is done with this one. */
 void entry_give_up(struct claim *claim, struct entry *entry);

@@ -190,9 +190,8 @@ bool member_close(struct member *m, uint32_t serial);
 void member_tell(const struct member *m, const char *action);
 /* Not a member any more: of its client, that is. */
 void member_detach(struct member *m);
-/* By ticket of a producer, all NULL, which its user pays for. NULL without memory. */
+/* By ticket of a producer, all NULL. NULL without memory. */
 void *member_table_new(const struct member *producer);
-void member_table_free(const struct member *producer, void *table);
 /* How much of its page, from @at in it on, its owner never wrote; 0: it did. Zeros are there, and
  * to read them takes memory, which it would not be its owner that has to pay for. */
 size_t member_unwritten(struct member *m, const void *at);
@@ -240,7 +239,7 @@ bool member_take_over(struct member *producer, int *budget);
 /* The same from the loop, and then an answer. */
 void member_take_over_later(struct member *producer, uint32_t serial);
 /* One claim of a producer that goes on. @tickets: bit by ticket, those that the consumer may still
- * use. 0 or -ENOMEM. */
+ * use. 0, -ENOMEM, or -EDQUOT if nobody has room for what is to be kept. */
 int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size);
 /* Whether this buffer is in flight at the producer, wherever that is, and may be the consumer's,
  * which has not acknowledged it. */

@@ -61,12 +61,14 @@ static size_t page_size(const struct channel *ch, uint32_t role)
 }
 
 /* What the broker keeps of a producer's messages when it is gone is paid for when it comes: by then
- * nobody can be refused that any more. */
+ * nobody can be refused that any more. Of a queue's one consumer at a time has each. */
 static uint64_t own_of(const struct channel *ch, uint32_t role)
 {
-	return role == SHARE_PRODUCER && channel_has_copies(&ch->shape, ch->layout)
-		   ? OWN_OF_PRICE((uint64_t)ch->shape.in_flight * PRICE_ORPHAN)
-		   : 0;
+	uint64_t each = PRICE_KEPT;
+
+	if (channel_has_copies(&ch->shape, ch->layout))
+		each += PRICE_ORPHAN + PRICE_ENTRY;
+	return role == SHARE_PRODUCER ? OWN_OF_PRICE(ch->shape.in_flight * each) : 0;
 }
 
 static int make_page(struct member *m)
@@ -172,20 +174,7 @@ void member_detach(struct member *m)
 
 void *member_table_new(const struct member *producer)
 {
-	uint32_t n = producer->channel->shape.in_flight;
-	void *table = calloc(n, sizeof(void *));
-
-	if (table)
-		account_must_add(producer->timelines->account, n * sizeof(void *));
-	return table;
-}
-
-void member_table_free(const struct member *producer, void *table)
-{
-	if (table)
-		account_give_back(producer->timelines->account,
-				  producer->channel->shape.in_flight * sizeof(void *));
-	free(table);
+	return calloc(producer->channel->shape.in_flight, sizeof(void *));
 }
 
 static void member_free(struct member *m)
@@ -195,7 +184,7 @@ static void member_free(struct member *m)
 	give_slot_back(m);
 	TAILQ_REMOVE(&ch->members, m, of_channel);
 	producer_end_orphans(m);
-	member_table_free(m, m->as_producer.kept);
+	free(m->as_producer.kept);
 	page_unmap(m->page.memory, m->page.size);
 	kept_close(m->page.fd);
 	kept_close(m->pidfd);

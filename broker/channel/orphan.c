@@ -207,9 +207,9 @@ int orphan_attach(struct orphan *o)
 	return 0;
 }
 
-bool orphans_have_entries(const struct claim *claim)
+bool orphans_have_entries(struct claim *claim)
 {
-	const struct entry *entry;
+	struct entry *entry;
 	struct orphan *o;
 	uint32_t n = 0;
 
@@ -219,6 +219,7 @@ bool orphans_have_entries(const struct claim *claim)
 		    !entry_is_of(entry, o->ticket, o->version))
 			continue;
 		o->has_entry = true;
+		entry_is_orphans(claim, entry);
 		n++;
 	}
 	return n == claim->n_orphans;
@@ -396,6 +397,6 @@ bool orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgem
 
 void producer_end_orphans(struct member *producer)
 {
-	member_table_free(producer, producer->as_producer.orphans);
+	free(producer->as_producer.orphans);
 	producer_forget_acknowledged(producer);
 }

@@ -79,7 +79,7 @@ void producer_end_orphans(struct member *producer);
 int orphan_attach(struct orphan *o);
 /* When all of these are there: whether each one that is the claim's has an entry, without which it
  * would never end. */
-bool orphans_have_entries(const struct claim *claim);
+bool orphans_have_entries(struct claim *claim);
 
 /* ------------------------------------------------------------------------------------------- */
 /* orphan_fetch.c: who gets them */

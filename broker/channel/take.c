@@ -12,7 +12,9 @@
  * can come of nonsense is that its own messages are lost, or kept for long.
  *
  * Without memory for an entry the rest is taken over later, and the leases stay until then. The
- * producer does not wait for that: it loses its connection.
+ * producer does not wait for that: it loses its connection. The same happens when neither its user
+ * nor the consumer's may have the broker remember more, but that who is there waits: what others
+ * acknowledge needs no entry.
  */
 
 #include <errno.h>
@@ -82,57 +84,94 @@ static void let_go(struct member *producer, struct kept *kept)
 	free(kept);
 }
 
-/* Not noted yet. */
-static struct entry *attach_entry(struct claim *claim, uint32_t ticket, uint32_t version,
-				  struct buffer *buffer, struct account *payer)
+static struct account *account_of(const struct claim *claim, bool producer)
+{
+	return (producer ? claim->producer : claim->consumer)->timelines->account;
+}
+
+/* Who does not acknowledge it, and so keeps it, pays for it; its producer does where that one has
+ * no room. False: neither has. */
+static bool pay(const struct claim *claim, struct entry *entry, uint32_t price)
+{
+	const uint64_t wanted = price;
+
+	entry->price = price & (UINT32_MAX >> 1);
+	entry->producer_pays = !account_may_add(account_of(claim, false), LIMIT_MEMORY, wanted);
+	if (price > 0 && entry->producer_pays &&
+	    !account_may_add(account_of(claim, true), LIMIT_MEMORY, wanted))
+		return false;
+	account_must_add(account_of(claim, entry->producer_pays), price);
+	return true;
+}
+
+static void pay_back(const struct claim *claim, const struct entry *entry)
+{
+	account_give_back(account_of(claim, entry->producer_pays), entry->price);
+}
+
+void entry_is_orphans(struct claim *claim, struct entry *entry)
+{
+	pay_back(claim, entry);
+	entry->price = 0;
+}
+
+/* Not noted yet. 0, -ENOMEM, or -EDQUOT if nobody has room for it. */
+static int attach_entry(struct claim *claim, uint32_t ticket, uint32_t version,
+			struct buffer *buffer, struct account *payer, uint32_t price,
+			struct entry **out)
 {
 	struct entry *entry = malloc(sizeof(*entry));
 
-	if (entry)
-		entry->kept = keep(claim->producer, ticket, version, buffer);
-	if (!entry || !entry->kept) {
+	if (!entry)
+		return -ENOMEM;
+	if (!pay(claim, entry, price)) {
 		free(entry);
-		return NULL;
+		return -EDQUOT;
+	}
+	entry->kept = keep(claim->producer, ticket, version, buffer);
+	if (!entry->kept) {
+		pay_back(claim, entry);
+		free(entry);
+		return -ENOMEM;
 	}
 	entry->keep.account = payer;
 	if (buffer)
 		buffer_keep(buffer, &entry->keep, KEEP_MESSAGE, payer);
 	entry->kept->n_entries++;
-	/* who does not acknowledge it, and so keeps it: no producer can help that */
-	account_must_add(claim->consumer->timelines->account, PRICE_ENTRY);
 	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
 	entry->record = 0;
 	TAILQ_INSERT_TAIL(&claim->entries, entry, link);
 	claim->n++;
-	return entry;
+	*out = entry;
+	return 0;
 }
 
-static bool add_entry(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
-		      struct account *payer)
+static int add_entry(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
+		     struct account *payer, uint32_t price)
 {
-	struct entry *entry = attach_entry(claim, ticket, version, buffer, payer);
+	struct entry *entry;
+	int r = attach_entry(claim, ticket, version, buffer, payer, price, &entry);
 
-	if (entry)
+	if (r == 0)
 		entry_note(claim, entry);
-	return entry;
+	return r;
 }
 
 bool claim_keep(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer)
 {
-	return add_entry(claim, ticket, version, buffer, claim->producer->timelines->account);
+	return add_entry(claim, ticket, version, buffer, account_of(claim, true), 0) == 0;
 }
 
 int claim_keep_again(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
 		     bool consumer_pays, uint32_t record)
 {
-	struct account *payer =
-	    (consumer_pays ? claim->consumer : claim->producer)->timelines->account;
-	struct entry *entry = attach_entry(claim, ticket, version, buffer, payer);
+	struct entry *entry;
+	int r = attach_entry(claim, ticket, version, buffer, account_of(claim, !consumer_pays),
+			     PRICE_ENTRY, &entry);
 
-	if (!entry)
-		return -ENOMEM;
-	entry->record = record;
-	return 0;
+	if (r == 0)
+		entry->record = record;
+	return r;
 }
 
 bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version)
@@ -146,7 +185,7 @@ void entry_give_up(struct claim *claim, struct entry *entry)
 	struct buffer *buffer = entry->kept->buffer;
 
 	TAILQ_REMOVE(&claim->entries, entry, link);
-	account_give_back(claim->consumer->timelines->account, PRICE_ENTRY);
+	pay_back(claim, entry);
 	claim->n--;
 	claim->consumer->as_consumer.n_paid -=
 	    entry->keep.account == claim->consumer->timelines->account;
@@ -171,9 +210,9 @@ static bool has_it_not(const struct claim *claim, uint32_t ticket)
 }
 
 /* Takes a reference on what the ticket stands for, if its producer holds that and the consumer may
- * still use it. False without memory. */
-static bool take_ticket(struct claim *claim, uint32_t ticket, const struct channel_ticket *t,
-			struct account *payer)
+ * still use it. 0, or as attach_entry(). */
+static int take_ticket(struct claim *claim, uint32_t ticket, const struct channel_ticket *t,
+		       struct account *payer, uint32_t price)
 {
 	struct member *producer = claim->producer;
 	struct broker *b = producer->channel->broker;
@@ -183,35 +222,38 @@ static bool take_ticket(struct claim *claim, uint32_t ticket, const struct chann
 
 	/* what is kept lasts as long as the broker */
 	if (b->has_ended)
-		return true;
+		return 0;
 	if (!buffer || MUTATION(take_nothing) || buffer_pool(buffer) != producer->channel->pool ||
 	    !lease_find(b, producer->client, buffer))
-		return true;
+		return 0;
 	switch (claim_ask_row(claim, ticket, version)) {
 	case DONE_WITH:
-		return true;
+		return 0;
 	case NOT_ACKNOWLEDGED:
 		if (claim->over || !claim_is_admitted(claim) || has_it_not(claim, ticket))
-			return true;
+			return 0;
 		break;
 	case STILL_RUNS:
 		break;
 	}
-	return add_entry(claim, ticket, version, buffer, payer);
+	return add_entry(claim, ticket, version, buffer, payer, price);
 }
 
 static bool take(struct claim *claim, int *budget)
 {
 	struct member *producer = claim->producer;
 	const struct channel_ticket *t;
+	int r = 0;
 
 	for (; (t = member_next_ticket(producer, &claim->next_ticket));
 	     claim->next_ticket++, --*budget) {
-		if (*budget > 0 &&
-		    !take_ticket(claim, claim->next_ticket, t, producer->timelines->account)) {
-			client_lose(producer->client, -ENOMEM);
+		if (*budget > 0)
+			r = take_ticket(claim, claim->next_ticket, t, account_of(claim, true),
+					PRICE_ENTRY);
+		if (r == -ENOMEM)
+			client_lose(producer->client, r);
+		if (r < 0)
 			*budget = BUDGET_NO_MEMORY;
-		}
 		if (*budget <= 0) {
 			claim_note(claim); /* how far it has come */
 			return false;
@@ -293,21 +335,21 @@ static struct account *payer_of(const struct claim *claim)
 int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size)
 {
 	const struct channel_ticket *t;
-	bool done = true;
+	int r = 0;
 
 	if (claim->taken)
 		return 0;
-	for (uint32_t i = 0; done && (t = member_next_ticket(claim->producer, &i)); i++)
+	for (uint32_t i = 0; r == 0 && (t = member_next_ticket(claim->producer, &i)); i++)
 		if (has_bit(tickets, size, i) && !MUTATION(abandon_without_keeping))
-			done = take_ticket(claim, i, t, payer_of(claim));
-	while (!done && claim->n > 0)
+			r = take_ticket(claim, i, t, payer_of(claim), PRICE_ENTRY + PRICE_KEPT);
+	while (r < 0 && claim->n > 0)
 		entry_give_up(claim, TAILQ_FIRST(&claim->entries));
-	if (done)
+	if (r == 0)
 		claim_tell_left_behind(claim);
-	claim->taken = done;
+	claim->taken = r == 0;
 	claim_note(claim);
 	claim_follow(claim);
-	return done ? 0 : -ENOMEM;
+	return r;
 }
 
 /* ------------------------------------------------------------------------------------------- */

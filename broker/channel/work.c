@@ -28,25 +28,37 @@ void channels_work_soon(struct broker *b)
 	broker_set_timer(b, b->channels->work, &at_once);
 }
 
-/* In turn, so that nobody waits for all that another one leaves behind. */
-static void work_on_closing(struct broker *b, int *budget)
+/* In turn, so that nobody waits for all that another one leaves behind. Those for which there is no
+ * memory come last, each once. True if it got on with others, and there are more. */
+static bool work_on_closing(struct broker *b, int *budget)
 {
 	struct member_list *closing = &b->channels->closing;
-	struct member *m;
-	int left;
+	struct member *stuck = NULL, *m; /* the first of those, behind all others */
+	bool gets_on = false;
+	int given, left;
 
-	while (*budget > 0 && (m = TAILQ_FIRST(closing))) {
-		left = CLOSING_LOOKS < *budget ? CLOSING_LOOKS : *budget;
-		*budget -= left;
+	while (*budget > 0 && (m = TAILQ_FIRST(closing)) && m != stuck) {
+		given = CLOSING_LOOKS < *budget ? CLOSING_LOOKS : *budget;
+		left = given;
 		if (member_take_over(m, &left)) {
-			*budget += left - MEMBER_COST;
+			*budget -= given - left + MEMBER_COST;
+			gets_on = true;
 			continue;
 		}
 		TAILQ_REMOVE(closing, m, as_producer.link);
-		TAILQ_INSERT_TAIL(closing, m, as_producer.link);
-		if (left == BUDGET_NO_MEMORY)
-			*budget = BUDGET_NO_MEMORY;
+		if (left != BUDGET_NO_MEMORY && stuck)
+			TAILQ_INSERT_BEFORE(stuck, m, as_producer.link);
+		else
+			TAILQ_INSERT_TAIL(closing, m, as_producer.link);
+		if (left != BUDGET_NO_MEMORY) {
+			*budget -= given;
+			gets_on = true;
+			continue;
+		}
+		*budget -= MEMBER_COST;
+		stuck = stuck ? stuck : m;
 	}
+	return gets_on && !TAILQ_EMPTY(closing);
 }
 
 /* What each may have of a turn. */
@@ -88,8 +100,7 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 	bool at_work;
 
 	(void)fd, (void)what;
-	work_on_closing(b, &budget);
-	at_work = !TAILQ_EMPTY(&b->channels->closing) && budget != BUDGET_NO_MEMORY;
+	at_work = work_on_closing(b, &budget);
 	/* whoever closes channels without end keeps no memory from coming back */
 	budget = turn;
 	look_at_claims(b, &budget);

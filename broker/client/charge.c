@@ -7,7 +7,7 @@
 #define RESOURCE_MAX ((UINT64_C(1) << 5) - 1)
 #define AMOUNT_MAX   ((UINT64_C(1) << 42) - 1)
 #define OWN_MAX      ((UINT64_C(1) << 17) - 1)
-#define OWN_UNIT     8u
+#define OWN_UNIT     16u
 _Static_assert(LIMIT_KINDS <= RESOURCE_MAX, "a charge has room for all kinds");
 
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)

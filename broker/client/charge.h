@@ -17,7 +17,7 @@ struct charge {
 	struct account *account; /* NULL: nothing is charged */
 	uint64_t resource : 5;
 	uint64_t amount : 42;
-	uint64_t own : 17; /* what it takes of the broker beside its price: multiples of 8 bytes */
+	uint64_t own : 17; /* what it takes of the broker beside its price: multiples of 16 bytes */
 };
 
 /* False, and nothing charged, when it would exceed the user's limit, or its price (price.h) what

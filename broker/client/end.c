@@ -37,6 +37,7 @@
 
 /* What a turn costs at most, in leases; some 50 microseconds. */
 #define TURN        128
+#define STUCK_COST  4
 #define CLIENT_COST 128 /* its page to poison, others' pages to update */
 
 #define LATE_MS 1000 /* no broker that runs is that late to see a limit pass */
@@ -103,28 +104,33 @@ static bool take_apart(struct client *c, int *budget)
 void client_on_reap(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
-	struct client *c;
-	int budget = clients_turn(b->clients, TURN);
+	struct client *c, *stuck = NULL; /* the first one for which there is no memory */
+	int budget = clients_turn(b->clients, TURN), left;
+	bool gets_on = false;
 
 	(void)fd, (void)what;
-	while (budget > 0 && (c = TAILQ_FIRST(&b->clients->ending))) {
+	while (budget > 0 && (c = TAILQ_FIRST(&b->clients->ending)) && c != stuck) {
 		struct account *account = account_ref(c->account);
 		uint64_t begun = turns_begin(&b->clients->turns);
 
-		take_apart(c, &budget);
+		left = budget;
+		take_apart(c, &left);
 		turns_count(&b->clients->turns, account_turns(account), begun);
 		account_unref(account);
-	}
-	if (budget == BUDGET_NO_MEMORY) {
+		if (left != BUDGET_NO_MEMORY) {
+			budget = left;
+			gets_on = true;
+			continue;
+		}
 		/* the end of another one may give some back */
 		TAILQ_REMOVE(&b->clients->ending, c, ending);
 		TAILQ_INSERT_TAIL(&b->clients->ending, c, ending);
-		broker_set_timer(b, b->clients->reaper, &later);
-		return;
+		budget -= STUCK_COST;
+		stuck = stuck ? stuck : c;
 	}
 	/* a timer, not an active event: the loop looks at its sockets first */
 	if (!TAILQ_EMPTY(&b->clients->ending))
-		broker_set_timer(b, b->clients->reaper, &at_once);
+		broker_set_timer(b, b->clients->reaper, gets_on ? &at_once : &later);
 }
 
 void client_end_again(struct client *c)

@@ -14,7 +14,7 @@
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
-#include "tests/harness/raw.h"
+#include "tests/support/raw_channel.h"
 
 #define MIB    (INT64_C(1) << 20)
 #define GREEDY 5001
@@ -401,6 +401,89 @@ Test(broker_memory, what_a_user_leaves_full_of_holes_counts_for_all)
 	until(said("leases") == 0);
 	until(said("broker_memory") == used_of(client, "broker_memory"));
 	share_pool_close(p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Messages that nobody acknowledges                                                            */
+
+static struct raw raw;
+
+static void join_broadcast(struct party *p, uint32_t role, uint32_t in_flight)
+{
+	struct wire_message open = party_request(in_flight > 64 ? "many" : "few", role);
+
+	open.channel_open.mode = CHANNEL_BROADCAST;
+	open.channel_open.in_flight = in_flight;
+	party_open(p, &raw, &open);
+	party_ready(p);
+}
+
+/* The producer's word for it, and no other's. */
+static void fill_ring(struct party *p, const struct party *consumers, int n)
+{
+	uint64_t buffer = raw_alloc(&raw, raw_pool(&raw, "default"), 4096);
+
+	for (int i = 0; i < n; i++)
+		party_admit(p, &consumers[i]);
+	for (uint32_t i = 0; i < p->shape.in_flight; i++)
+		party_put(p, i, buffer, 1);
+}
+
+static void acknowledges_nothing(struct child *self, void *data)
+{
+	static struct party producer, consumers[CHANNEL_MEMBERS_MAX], one;
+	struct wire_message m = {.type = WIRE_CHANNEL_CLOSE};
+
+	(void)data;
+	child_become(GREEDY, 0);
+	raw_open(&raw, "acknowledges nothing");
+	join_broadcast(&one, SHARE_CONSUMER, 16); /* of others' messages */
+	join_broadcast(&producer, SHARE_PRODUCER, CHANNEL_IN_FLIGHT_MAX);
+	for (int i = 0; i < CHANNEL_MEMBERS_MAX; i++)
+		join_broadcast(&consumers[i], SHARE_CONSUMER, CHANNEL_IN_FLIGHT_MAX);
+	fill_ring(&producer, consumers, CHANNEL_MEMBERS_MAX);
+	m.channel_close.member = producer.id;
+	m.serial = ++raw.serial;
+	check_eq(raw_send(&raw, &m), 0);
+	child_point_with(self, "closes", &one.slot, sizeof(one.slot));
+}
+
+static void sends_to_who_acknowledges_nothing(struct child *self, void *data)
+{
+	static struct party producer;
+	struct party consumer = {.slot = *(uint32_t *)data};
+	struct listing l;
+
+	(void)self;
+	child_become(5002, 0);
+	raw_open(&raw, "sends");
+	join_broadcast(&producer, SHARE_PRODUCER, 16);
+	party_sync(&producer, &l);
+	check_eq(l.n, 1);
+	consumer.id = l.members[0].member;
+	fill_ring(&producer, &consumer, 1);
+	/* and pays for what the other one keeps, who has no room for it */
+	party_close(&producer);
+	raw_close(&raw);
+}
+
+Test(broker_memory, what_nobody_acknowledges_is_no_more_than_its_users_share)
+{
+	struct child *greedy;
+	uint32_t slot;
+
+	skip_unless_root();
+	broker_write_config(CONFIG("16MiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	greedy = child_start(acknowledges_nothing, NULL);
+	child_wait_with(greedy, "closes", &slot, sizeof(slot));
+	until(used_by(client, GREEDY, "broker_memory") > 7 * MIB);
+	child_finish(child_start(sends_to_who_acknowledges_nothing, &slot));
+	check(used_by(client, GREEDY, "broker_memory") <= 8 * MIB);
+	child_finish(child_start(is_served, &(uid_t){5002}));
+	child_kill(greedy);
+	until(used_by(client, GREEDY, "broker_memory") <= 0);
+	until(said("buffers") == 0);
 }
 
 TestSuite(memory_in_pieces, .init = fixture_start, .fini = fixture_stop, .timeout = 60);

@@ -10,11 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 
+#include "broker/client/price.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
-#include "tests/harness/raw.h"
+#include "tests/support/raw_channel.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
@@ -322,9 +324,183 @@ Test(price, of_memberships)
 		check_ok(share_channel_open(client, name, i % 2 ? SHARE_CONSUMER : SHARE_PRODUCER,
 					    &options, &all[i]));
 	}
-	compare(&before, N, 0, "a membership");
+	/* half of them producers, of a broadcast with the default of messages in flight */
+	compare(&before, N, 128 * PRICE_KEPT / 2, "a membership, with what is kept for it");
 	for (int i = 0; i < N; i++)
 		share_channel_close(all[i]);
 	share_pool_close(pool);
 	share_disconnect(client);
+}
+
+Test(price, of_open_pools)
+{
+	enum { N = 4000 };
+	static share_pool *all[N], *again[N];
+	static share_buffer *first[N], *used[N];
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_client *other = connect_as("other");
+	struct state before;
+	char name[64];
+
+	options.kind = "host";
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "pool %d", i);
+		check_ok(share_pool_create(client, name, &options, &all[i]));
+		check_ok(share_alloc(all[i], 512, NULL, &first[i]));
+	}
+	before = now();
+	options.flags = SHARE_POOL_OPEN_OR_CREATE;
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "pool %d", i);
+		check_ok(share_pool_create(other, name, &options, &again[i]));
+		check_ok(share_alloc(again[i], 512, NULL, &used[i]));
+	}
+	compare(&before, N, 0, "an open pool with a buffer and its lease");
+	for (int i = 0; i < N; i++) {
+		check_ok(share_release(used[i], NULL));
+		check_ok(share_release(first[i], NULL));
+		share_pool_close(again[i]);
+		share_pool_close(all[i]);
+	}
+	share_disconnect(other);
+	share_pool_close(pool);
+	share_disconnect(client);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What is left of messages                                                                    */
+
+static struct party producer, consumers[4];
+
+static void goodbye(int n_consumers)
+{
+	for (int i = 0; i < n_consumers; i++)
+		party_forget(&consumers[i]);
+	raw_ask(&raw, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&raw);
+	share_pool_close(pool);
+	share_disconnect(client);
+}
+
+static void join_as(struct party *p, const char *name, uint32_t role, uint32_t mode)
+{
+	struct wire_message open = party_request(name, role);
+
+	open.channel_open.mode = mode;
+	open.channel_open.depth = CHANNEL_DEPTH_MAX;
+	open.channel_open.in_flight = CHANNEL_IN_FLIGHT_MAX;
+	open.channel_open.producers = CHANNEL_MEMBERS_MAX;
+	party_open(p, &raw, &open);
+	party_ready(p);
+}
+
+Test(price, of_claims)
+{
+	enum { PRODUCERS = 64, CONSUMERS = 64 };
+	static struct party all[PRODUCERS + CONSUMERS];
+	struct state before;
+	char name[16];
+
+	raw_open(&raw, "claims");
+	for (int channel = 0; channel < 2; channel++) {
+		snprintf(name, sizeof(name), "channel %d", channel);
+		for (int i = 0; i < PRODUCERS; i++)
+			join_as(&all[i], name, SHARE_PRODUCER, CHANNEL_BROADCAST);
+		before = now();
+		for (int i = 0; i < CONSUMERS; i++)
+			join_as(&all[PRODUCERS + i], name, SHARE_CONSUMER, CHANNEL_BROADCAST);
+		for (int i = 0; i < PRODUCERS + CONSUMERS; i++)
+			party_forget(&all[i]);
+	}
+	compare(&before, PRODUCERS * CONSUMERS, 0, "a claim, with a 64th of a membership");
+	goodbye(0);
+}
+
+static void put_all(bool copies)
+{
+	uint64_t in = raw_pool(&raw, "default");
+
+	for (uint32_t i = 0; i < CHANNEL_IN_FLIGHT_MAX; i++)
+		if (copies)
+			party_put_copy(&producer, i, raw_alloc(&raw, in, 512), 1, 0,
+				       CHANNEL_COPY_WAITS);
+		else
+			party_put(&producer, i, raw_alloc(&raw, in, 512), 1);
+}
+
+static void measure_entries(int n, const char *what)
+{
+	struct state before;
+
+	raw_open(&raw, "entries");
+	join_as(&producer, "entries", SHARE_PRODUCER, CHANNEL_BROADCAST);
+	for (int i = 0; i < n; i++) {
+		join_as(&consumers[i], "entries", SHARE_CONSUMER, CHANNEL_BROADCAST);
+		party_admit(&producer, &consumers[i]);
+	}
+	put_all(false);
+	before = now();
+	party_close(&producer);
+	/* what they have in common was paid for when the producer came */
+	compare(&before, n * CHANNEL_IN_FLIGHT_MAX, -(int64_t)PRICE_KEPT / n, what);
+	goodbye(n);
+}
+
+Test(price, of_messages_that_one_consumer_has)
+{
+	measure_entries(1, "a message that one consumer has of who is gone");
+}
+
+Test(price, of_messages_that_four_consumers_have)
+{
+	measure_entries(4, "the same, of four consumers that have it");
+}
+
+/* What has grown between two states, in both ways of counting. */
+static void add(struct state *to, const struct state *before, const struct state *after)
+{
+	to->allocated -= after->allocated - before->allocated;
+	to->charged -= after->charged - before->charged;
+}
+
+/* Its messages may be ended when nobody has them any more. */
+static bool has_ended(const char *name)
+{
+	json_t *rows;
+	bool ended;
+
+	share_end_channel(client, name);
+	rows = report(client, "channels");
+	ended = !row_named(rows, "channel", name);
+	json_decref(rows);
+	return ended;
+}
+
+/* What is paid for them when the producer comes is compared with what is there when it is gone, and
+ * a consumer has them. */
+Test(price, of_messages_whose_producer_is_gone)
+{
+	struct state at[5], total;
+	struct listing l;
+
+	raw_open(&raw, "orphans");
+	join_as(&consumers[0], "orphans", SHARE_CONSUMER, CHANNEL_QUEUE);
+	at[0] = now();
+	join_as(&producer, "orphans", SHARE_PRODUCER, CHANNEL_QUEUE);
+	at[1] = now();
+	put_all(true);
+	at[2] = now();
+	party_close(&producer);
+	at[3] = now();
+	for (uint32_t i = 0; i < CHANNEL_IN_FLIGHT_MAX; i++)
+		check(party_fetch(&consumers[0], &l));
+	total = at[4] = now();
+	add(&total, &at[0], &at[1]);
+	add(&total, &at[2], &at[4]);
+	fprintf(stderr, "of these %ld bytes while it waits\n",
+		(long)(at[3].allocated - at[2].allocated) / CHANNEL_IN_FLIGHT_MAX);
+	compare(&total, CHANNEL_IN_FLIGHT_MAX, 0, "a message that a consumer has fetched");
+	party_close(&consumers[0]);
+	until(has_ended("orphans"));
+	goodbye(0);
 }
