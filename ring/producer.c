@@ -103,7 +103,7 @@ void ring_producer_free(struct ring_producer *p)
 /* ------------------------------------------------------------------------------------------- */
 /* Sending                                                                                     */
 
-__attribute__((always_inline)) static inline void put(struct ring_producer *p, uint32_t lane,
+static inline __attribute__((always_inline)) void put(struct ring_producer *p, uint32_t lane,
 						      uint16_t ticket, const struct ring_message *m,
 						      uint32_t deliveries)
 {

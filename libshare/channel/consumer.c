@@ -96,7 +96,7 @@ void receiver_become_stale(struct receiver *receiver)
 }
 
 /* It was taken from its ring, and a handle is reserved. */
-__attribute__((always_inline)) static inline void hand_out(struct receiver *receiver, uint32_t row,
+static inline __attribute__((always_inline)) void hand_out(struct receiver *receiver, uint32_t row,
 							   const struct ring_message *m,
 							   uint64_t lost, share_message *out)
 {

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# How many instructions it takes to send, receive and acknowledge a message, to look for one in vain, to
+# call a service and to allocate, in this process and without the kernel: none of these takes more than
+# a few hundredths above what it took when this was last written down. Times say nothing on a machine
+# that does other things as well; instructions are the same each time, of the same compiler and library
+# of C. Where these are others, or there is no valgrind, the test is skipped, and says so.
+#
+# usage: counts_test.sh PROGRAM COMPILER SYSTEM FLAGS
+#
+# Who makes something dearer on purpose writes the new count here, and why into docs/benchmarks.md. Who
+# makes something cheaper does so, too, so that nobody loses it again.
+set -euo pipefail
+
+program=$1
+compiler=$2
+system=$3
+flags=$4
+# those of the counts below
+counted_compiler="GNU 12"
+counted_system="x86_64"
+counted_flags="RelWithDebInfo"
+counted_libc="glibc 2.36"
+unset SHARE_SOCKET
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+skip()
+{
+	echo "SKIPPED: $*"
+	exit 77
+}
+
+libc=$(getconf GNU_LIBC_VERSION 2>/dev/null || echo "another library of C")
+[ "$compiler" = "$counted_compiler" ] || skip "counted with $counted_compiler, and this is $compiler"
+[ "$system" = "$counted_system" ] || skip "counted on $counted_system, and this is $system"
+[ "$flags" = "$counted_flags" ] || skip "counted in a build $counted_flags, and this is '$flags'"
+[ "$libc" = "$counted_libc" ] || skip "counted with $counted_libc, and this is $libc"
+valgrind=$(command -v valgrind) || skip "there is no valgrind"
+command -v callgrind_annotate >/dev/null || skip "there is no callgrind_annotate"
+
+# The same functions of the library of C on whatever processor; and no magazine of malloc() that fills
+# otherwise.
+export GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-ERMS,-FSRM,-RTM:glibc.malloc.tcache_count=7
+
+turns=400 # as often the program calls each
+# In hundredths. A thread of the library looks around now and then and does a part of what a sender
+# has to: that is why it is more than one.
+slack=6
+
+# Of which channel, what, how many messages are in a call, instructions for each.
+table="
+broadcast send_64 64 557
+broadcast recv_64 64 262
+broadcast ack_64 64 109
+broadcast send 1 1055
+broadcast recv 1 781
+broadcast ack 1 333
+broadcast look 1 446
+broadcast alloc 1 301
+broadcast give 1 2243
+broadcast recv_memory 1 1118
+broadcast ack_memory 1 855
+broadcast call 1 2583
+broadcast answer 1 1797
+queue send_64 64 824
+queue send 1 1380
+queue give 1 2550
+"
+
+fail()
+{
+	[ ! -s "$scratch/log" ] || cat "$scratch/log"
+	echo "FAILED: $*"
+	exit 1
+}
+
+# What callgrind says of each function that counts: its name, instructions, and how often it was called.
+count() # MODE
+{
+	COUNT_MODE=$1 "$program" "$valgrind" "$scratch/out.$1" >"$scratch/log" 2>&1 ||
+		fail "the program ended with $?"
+	# the first thread is the program's
+	callgrind_annotate --inclusive=yes --threshold=100 "$scratch/out.$1-01" |
+		sed -nE 's/^ *([0-9,]+) .*:counted_([a-z0-9_]+) .*/\2 \1/p' | tr -d , >"$scratch/$1"
+}
+
+count broadcast
+count queue
+late=0
+printf '%-10s %-12s %12s %12s %12s\n' channel what instructions "counted once" "at most"
+while read -r mode what n before; do
+	[ -n "$mode" ] || continue
+	sum=$(awk -v what="$what" '$1 == what { print $2 }' "$scratch/$mode")
+	[ -n "$sum" ] || fail "nothing was counted of $what"
+	now=$((sum / n / turns))
+	most=$((before * (100 + slack) / 100))
+	printf '%-10s %-12s %12d %12d %12d\n' "$mode" "$what" "$now" "$before" "$most"
+	[ "$now" -le "$most" ] || late=$((late + 1))
+done <<<"$table"
+[ "$late" = 0 ] || fail "$late of these take more instructions than they did"
