@@ -5,6 +5,9 @@
  * recording.h) is either gone on from, and clients find all that there was, or refused for the
  * reason that journals/list has.
  *
+ * So it is under limits that are lower than what there is: nothing of it is lost, no more is had,
+ * and what is given back makes room.
+ *
  * And what a broker of this version leaves is recorded, with records of all types; with
  * $SHARE_RECORD_JOURNAL as that file. docs/testing.md says when to keep one.
  */
@@ -424,6 +427,101 @@ Test(recorded, by_versions_before_a_layout)
 {
 	program = RECORDED_BROKER_OF_NEXT_LAYOUT;
 	expect_all_as_listed();
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Under lower limits                                                                           */
+
+/* The same as @file, but that a user may have one of each; who looks has to be let in. */
+static void write_with_limits(const char *file, const char *to)
+{
+	static const char *const one[] = {"leases", "names",  "tokens",   "watches", "waits",
+					  "pools",  "events", "channels", "fences",  "segments"};
+	static const char *const bytes[] = {"bytes", "metadata", "unsent"};
+	json_t *recording = json_load_file(file, 0, NULL), *limits = json_object(), *config;
+	char *text;
+
+	check(recording);
+	for (size_t i = 0; i < sizeof(one) / sizeof(one[0]); i++)
+		json_object_set_new(limits, one[i], json_integer(1));
+	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++)
+		json_object_set_new(limits, bytes[i], json_string(i == 0 ? "4KiB" : "1"));
+	config = json_loads(json_string_value(json_object_get(recording, "config")), 0, NULL);
+	check(config && json_object_set_new(config, "limits", limits) == 0);
+	text = json_dumps(config, 0);
+	json_object_set_new(recording, "config", json_string(text));
+	check(json_dump_file(recording, to, 0) == 0);
+	free(text);
+	json_decref(config);
+	json_decref(recording);
+}
+
+static void hear(const share_name_event *e, void *data)
+{
+	(void)e, (void)data;
+}
+
+static void expect_no_more(share_client *c)
+{
+	share_pool_options pool = SHARE_POOL_OPTIONS_INIT;
+	share_channel_options channel = SHARE_CHANNEL_OPTIONS_INIT;
+	share_pool *p = open_pool(c), *made;
+	share_channel *ch;
+	share_buffer *b;
+	share_watch *w;
+
+	check_eq(share_alloc(p, 1, NULL, &b), SHARE_EQUOTA);
+	check_eq(share_lookup(c, "named", SHARE_RDONLY, 0, NULL, &b), SHARE_EQUOTA);
+	check_eq(share_lookup(c, "nothing", SHARE_RDONLY, 1000, NULL, &b), SHARE_EQUOTA);
+	check_eq(share_watch_names(c, "na", hear, NULL, &w), SHARE_EQUOTA);
+	pool.kind = "host";
+	check_eq(share_pool_create(c, "one more", &pool, &made), SHARE_EQUOTA);
+	check_eq(share_channel_open(c, "one more", SHARE_CONSUMER, &channel, &ch), SHARE_EQUOTA);
+	share_pool_close(p);
+}
+
+/* As soon as there is as little as there may be. */
+static void expect_one(share_client *c)
+{
+	share_pool *p = open_pool(c);
+	share_buffer *b, *another;
+
+	check_ok(share_alloc(p, 1, NULL, &b));
+	check_ok(share_publish(b, "one", NULL));
+	check_eq(share_publish(b, "two", NULL), SHARE_EQUOTA);
+	check_eq(share_alloc(p, 1, NULL, &another), SHARE_EQUOTA);
+	check_ok(share_unpublish(c, "one"));
+	share_release(b, NULL);
+	share_pool_close(p);
+}
+
+Test(recorded, by_versions_before_beyond_each_limit)
+{
+	static const char file[] = JOURNALS "/0.1.0-2.json";
+	json_t *recording = json_load_file(file, 0, NULL);
+	int fd = mkostemp(recorded, O_CLOEXEC);
+	int64_t names;
+	share_client *c;
+
+	check(recording && fd >= 0);
+	write_with_limits(file, recorded);
+	begin_from(recorded);
+	check_eq(broker_said("refused:"), 0);
+	expect_all_there(file, recording);
+	c = connect_as("new");
+	expect_no_more(c);
+	names = used_of(c, "names");
+	check_ok(share_unpublish(c, "other"));
+	check_eq(used_of(c, "names"), names - 1);
+	close(stand_ins[0]);
+	close(stand_ins[1]);
+	until(used_of(c, "leases") <= 0 && used_of(c, "bytes") <= 0);
+	expect_one(c);
+	share_disconnect(c);
+	broker_stop();
+	json_decref(recording);
+	close(fd);
+	unlink(recorded);
 }
 
 /* ------------------------------------------------------------------------------------------- */
