@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#include <share/private/core.h>
+
 #include "base/clock.h"
 #include "libshare/channel/data.h"
 #include "libshare/client/error.h"
@@ -124,9 +126,9 @@ static int not_acknowledged(struct sender *sender, int error)
 		    sender_name(sender, who, name));
 }
 
-int share_channel_drain(share_channel *ch, int timeout_ms)
+/* All that was sent until now, or with a smaller number than @before. */
+static int drain(share_channel *ch, uint64_t before, int timeout_ms)
 {
-	RANGE("share_channel_drain", 0);
 	struct ring_producer_stats s;
 	struct sender *sender;
 	struct goal goal;
@@ -136,7 +138,7 @@ int share_channel_drain(share_channel *ch, int timeout_ms)
 		return r;
 	sender = sender_lock(ch);
 	ring_producer_get_stats(sender->ring, &s);
-	goal = (struct goal){true, s.sent};
+	goal = (struct goal){true, before < s.sent ? before : s.sent};
 	sender->drains++;
 	sender->members->waiting++;
 	r = wait_for_unlocking(sender, &goal, deadline_from(timeout_ms));
@@ -147,6 +149,18 @@ int share_channel_drain(share_channel *ch, int timeout_ms)
 		r = not_acknowledged(sender, timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT);
 	channel_unlock_and_end(ch);
 	return r;
+}
+
+int share_channel_drain(share_channel *ch, int timeout_ms)
+{
+	RANGE("share_channel_drain", 0);
+	return drain(ch, UINT64_MAX, timeout_ms);
+}
+
+int share_drain_before(share_channel *ch, uint64_t before, int timeout_ms)
+{
+	RANGE("share_channel_drain", 0);
+	return drain(ch, before, timeout_ms);
 }
 
 /* ------------------------------------------------------------------------------------------- */

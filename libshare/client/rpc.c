@@ -282,7 +282,7 @@ static void read_in_time_unlocking(share_client *c, struct waiter *w, int timeou
 	c->connection->reading = true;
 	pthread_mutex_unlock(&c->lock);
 	if (w)
-		waiter_poll_with(w, &p, timeout_ms);
+		waiter_poll_with(w, &p, 1, timeout_ms);
 	else
 		poll(&p, 1, timeout_ms);
 	pthread_mutex_lock(&c->lock);
@@ -380,7 +380,8 @@ static int wait_as_unlocking(share_client *c, struct call *call, struct waiter *
 			}
 		}
 		if (c->connection->reading)
-			bell_wait_from(&c->arrived, count, &c->lock, left);
+			bell_wait_from(&c->arrived, count, &c->lock,
+				       ends ? left : wait_sleep_ms(left));
 		else if ((w && !ends) || left >= 0)
 			read_in_time_unlocking(c, ends ? NULL : w, left);
 		else

@@ -26,24 +26,42 @@
 #include "libshare/client/inside.h"
 #include "libshare/client/wait.h"
 
+#define MOST_POLLED            4
 #define SLICE_WITHOUT_WAITV_MS 20
 #define SHORT_MS               50 /* beyond the next tick: an earlier one is set in the hardware */
 
-/* Of a thread whose waits signals end, and whether one has. */
+/* Of a thread whose waits may end early. */
 static _Thread_local struct {
-	bool end, came;
-} signals;
+	const share_client *client; /* NULL: they do not */
+	uint32_t count;             /* of that client, when they began to */
+	int64_t until;              /* or 0 */
+	bool signalled;
+} early;
 
-void share_signals_end_waits(int on)
+/* How long to sleep at most. Whoever asks has looked whether the wait is over. */
+int wait_sleep_ms(int timeout_ms)
 {
-	signals.end = on != 0;
-	signals.came = false;
+	int64_t left = early.until - (int64_t)clock_ms();
+
+	if (!early.client || early.until == 0)
+		return timeout_ms;
+	if (left < 1)
+		left = 1;
+	return timeout_ms < 0 || left < timeout_ms ? (int)left : timeout_ms;
+}
+
+static bool is_early(const share_client *c)
+{
+	if (early.client && early.until != 0 && (int64_t)clock_ms() >= early.until)
+		return true;
+	return early.client && (early.signalled || (c == early.client &&
+						    atomic_load(&c->waiters.early) != early.count));
 }
 
 void wait_note_signal(int error)
 {
-	if (error == EINTR && signals.end)
-		signals.came = true;
+	if (error == EINTR && early.client)
+		early.signalled = true;
 }
 
 static void wake(const _Atomic uint32_t *word, int private)
@@ -167,7 +185,7 @@ void waiters_wake(share_client *c, bool of_client)
 
 bool wait_is_over(share_client *c, bool of_client)
 {
-	return signals.came || atomic_load(&c->waiters.interrupted) ||
+	return is_early(c) || atomic_load(&c->waiters.interrupted) ||
 	       (of_client && atomic_load(&c->waiters.given_up));
 }
 
@@ -175,8 +193,8 @@ int wait_why_over(share_client *c, bool of_client)
 {
 	if (of_client && atomic_load(&c->waiters.given_up))
 		return wait_given_up();
-	if (signals.came)
-		return fail_constant(SHARE_EINTR, "a signal has come");
+	if (is_early(c))
+		return fail_constant(SHARE_EINTR, "a signal has come, or the wait was ended");
 	return fail_constant(SHARE_EINTR, "the connection was interrupted (share_interrupt())");
 }
 
@@ -205,7 +223,7 @@ int wait_at_bell(share_client *c, struct bell *b, pthread_mutex_t *lock, int tim
 	r = wait_interrupted(c);
 	if (r == 0) {
 		pthread_mutex_unlock(lock);
-		sleep_at(b, count, timeout_ms);
+		sleep_at(b, count, wait_sleep_ms(timeout_ms));
 		pthread_mutex_lock(lock);
 	}
 	atomic_fetch_sub(&b->sleepers, 1);
@@ -271,7 +289,11 @@ static bool wait_for_one(const struct word_sleep *s, int timeout_ms)
 bool waiter_sleep(struct waiter *w, const struct word_sleep *s, uint32_t woken, int timeout_ms)
 {
 	bool timed_out = false;
+	int limit = wait_sleep_ms(timeout_ms);
 
+	/* the wait ends early then, and is not over */
+	if (limit != timeout_ms)
+		return wait_for_one(s, limit < SHORT_MS ? limit : SHORT_MS) && false;
 	if (!wait_for_one(s, timeout_ms < SHORT_MS ? timeout_ms : SHORT_MS))
 		return false;
 	timeout_ms -= SHORT_MS;
@@ -302,23 +324,27 @@ int waiter_poll(struct waiter *w, int fd, int timeout_ms)
 	    w->fd < 0 ? fail_system(-EMFILE, "waiting for others") : wait_interrupted(w->client);
 
 	if (r == 0)
-		waiter_poll_with(w, &p, timeout_ms);
+		waiter_poll_with(w, &p, 1, timeout_ms);
 	atomic_store(&w->polls, false);
 	return r;
 }
 
-void waiter_poll_with(struct waiter *w, struct pollfd *p, int timeout_ms)
+void waiter_poll_with(struct waiter *w, struct pollfd *p, size_t n, int timeout_ms)
 {
-	struct pollfd both[2] = {*p, {.fd = w->fd, .events = POLLIN}};
+	struct pollfd all[MOST_POLLED + 1];
 	eventfd_t ignored;
+	int r;
 
-	if (poll(both, 2, timeout_ms) < 0) {
-		both[0].revents = both[1].revents = 0;
+	for (size_t i = 0; i < n; i++)
+		all[i] = p[i];
+	all[n] = (struct pollfd){.fd = w->fd, .events = POLLIN};
+	r = poll(all, n + 1, wait_sleep_ms(timeout_ms));
+	if (r < 0)
 		wait_note_signal(errno);
-	}
-	if (both[1].revents)
+	if (r > 0 && all[n].revents)
 		eventfd_read(w->fd, &ignored);
-	p->revents = both[0].revents;
+	for (size_t i = 0; i < n; i++)
+		p[i].revents = (short)(r > 0 ? all[i].revents : 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -335,4 +361,79 @@ int share_set_interrupted(share_client *c, int interrupted)
 	if (interrupted)
 		waiters_wake(c, false);
 	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* For an interpreter                                                                          */
+
+share_waits *share_waits_of(share_client *c)
+{
+	return client_resolve(&c) == 0 ? (void *)c : NULL;
+}
+
+static share_client *client_of_waits(share_waits *w)
+{
+	return (void *)w;
+}
+
+int share_wait_early(share_waits *w, int soon_ms)
+{
+	int was = early.client && is_early(early.client);
+
+	early.signalled = false;
+	early.client = client_of_waits(w);
+	early.until = soon_ms > 0 ? deadline_from(soon_ms) : 0;
+	if (early.client)
+		early.count = atomic_load(&early.client->waiters.early);
+	return was;
+}
+
+void share_wake_early(share_waits *w)
+{
+	share_client *c = client_of_waits(w);
+
+	atomic_fetch_add(&c->waiters.early, 1);
+	waiters_wake(c, false);
+}
+
+static int wait_for(share_client *c, struct waiter *w, struct pollfd *p, size_t n, int timeout_ms)
+{
+	int64_t deadline = deadline_from(timeout_ms);
+	bool any = false;
+
+	if (!waiter_can_poll(w))
+		return fail_system(-EMFILE, "waiting for others");
+	waiter_at_poll(w);
+	while (!any) {
+		int left = deadline_left(deadline);
+
+		if (wait_is_over(c, false))
+			return wait_why_over(c, false);
+		waiter_poll_with(w, p, n, left);
+		for (size_t i = 0; i < n; i++)
+			any |= p[i].revents != 0;
+		if (left == 0)
+			break;
+	}
+	return any;
+}
+
+int share_wait_for(share_client *c, const int *fds, size_t n, int timeout_ms)
+{
+	struct pollfd p[MOST_POLLED];
+	struct waiter *w;
+	int r = client_resolve(&c);
+
+	if (r == 0 && n > MOST_POLLED)
+		r = fail(SHARE_EINVAL, "so many descriptors are not waited for");
+	if (r != 0)
+		return r;
+	for (size_t i = 0; i < n; i++)
+		p[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+	w = waiter_take(c);
+	if (!w)
+		return SHARE_ENOMEM;
+	r = wait_for(c, w, p, n, timeout_ms);
+	waiter_give_back(w);
+	return r;
 }

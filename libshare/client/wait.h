@@ -52,7 +52,8 @@ struct waiter {
 struct waiters {
 	_Atomic(struct waiter *) all; /* none goes before the client does */
 	atomic_bool interrupted;
-	atomic_bool given_up; /* the handle of the client */
+	atomic_bool given_up;   /* the handle of the client */
+	_Atomic uint32_t early; /* how often waits were ended that may end early */
 };
 void waiters_free(share_client *c);
 
@@ -68,8 +69,11 @@ void waiters_wake(share_client *c, bool of_client);
  * handle of the client, which may have been given up. */
 bool wait_is_over(share_client *c, bool of_client);
 /* A wait has ended with this error: EINTR counts as an interruption in a thread that has asked for
- * it (share_signals_end_waits()). */
+ * it (share_wait_early()). */
 void wait_note_signal(int error);
+/* How long a thread sleeps at most that would for so long (-1: without limit), as its waits may end
+ * early (share_wait_early()). */
+int wait_sleep_ms(int timeout_ms);
 /* It is, or was: SHARE_EINTR or SHARE_ECANCELED. */
 int wait_why_over(share_client *c, bool of_client);
 /* Whether it is interrupted: 0, or SHARE_EINTR. */
@@ -94,6 +98,7 @@ uint32_t waiter_at_word(struct waiter *w, const _Atomic uint32_t *word);
 void waiter_at_poll(struct waiter *w);
 bool waiter_can_poll(struct waiter *w); /* else this process has no descriptor left */
 int waiter_poll(struct waiter *w, int fd, int timeout_ms);
-void waiter_poll_with(struct waiter *w, struct pollfd *p, int timeout_ms);
+/* Of @n descriptors, up to 4, without the look before. */
+void waiter_poll_with(struct waiter *w, struct pollfd *p, size_t n, int timeout_ms);
 
 #endif

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include <share/private/core.h>
+
 #include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
@@ -344,10 +346,14 @@ static int fail_late(share_service *s)
 		    n);
 }
 
-/* *stays: the call is not over, and may be asked again. */
+/* *stays: the call is not over, and may be asked again; that is so @late, too, if it says so
+ * before.
+ */
 static int finish_call(share_pending *p, int timeout_ms, void *stream, share_message *out,
 		       bool *stays)
 {
+	bool late = *stays;
+
 	share_service *s = p->service;
 	share_message answer = SHARE_MESSAGE_INIT;
 	int64_t deadline = deadline_from(timeout_ms);
@@ -370,10 +376,11 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 	}
 	if (r == SHARE_ETIMEDOUT && timeout_ms == 0)
 		return fail_constant(SHARE_EAGAIN, "the answer is not there yet");
-	*stays = false;
+	*stays = late && r == SHARE_ETIMEDOUT;
 	if (r == 0)
 		p->answer.channel = NULL; /* it is the caller's now */
-	put_call(p);
+	if (!*stays)
+		put_call(p);
 	if (r == SHARE_ETIMEDOUT)
 		return fail_late(s);
 	if (r == 0)
@@ -381,9 +388,10 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 	return r;
 }
 
-int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out)
+/* @late: a call whose answer is late goes on. */
+static int finish_pending(share_pending *p, int timeout_ms, void *stream, share_message *out,
+			  bool late)
 {
-	RANGE("share_call_finish", 0);
 	share_pending *taken = handle_take(p, HANDLE_PENDING);
 	share_service *s = taken ? service_enter(taken->service) : NULL;
 	bool stays = true;
@@ -391,15 +399,29 @@ int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_mess
 
 	if (!taken)
 		return handle_fault(p, HANDLE_PENDING);
-	if (client_is_forked(taken->client))
+	if (client_is_forked(taken->client)) {
 		r = fail_fork();
-	else if (r == 0)
+	} else if (r == 0) {
+		stays = late;
 		r = finish_call(taken, timeout_ms, stream, out, &stays);
+	}
 	if (stays)
 		handle_keep(taken);
 	if (s)
 		service_leave(s);
 	return r;
+}
+
+int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out)
+{
+	RANGE("share_call_finish", 0);
+	return finish_pending(p, timeout_ms, stream, out, false);
+}
+
+int share_call_await(share_pending *p, int timeout_ms, void *stream, share_message *out)
+{
+	RANGE("share_call_finish", 0);
+	return finish_pending(p, timeout_ms, stream, out, true);
 }
 
 void share_call_cancel(share_pending *p)
@@ -415,7 +437,7 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 	RANGE("share_call", data_size);
 	int64_t deadline = deadline_from(timeout_ms);
 	share_pending *p;
-	bool stays;
+	bool stays = false;
 	int r = message_begin(out);
 
 	if (r == 0)

@@ -17,8 +17,17 @@ _waiting: weakref.WeakKeyDictionary[Any, dict[int, set[asyncio.Future[None]]]] =
     weakref.WeakKeyDictionary()
 )
 
-# What no descriptor tells: that a worker has died, that another thread has closed the object.
+# Who waits for what an object tells: closing it ends these waits. Several loops take each other's
+# news, so each of them looks again now and then; a loop that has an object for itself never does.
+_waiting_for: weakref.WeakKeyDictionary[Any, set[tuple[Any, asyncio.Future[None]]]] = (
+    weakref.WeakKeyDictionary()
+)
+_lock = threading.Lock()
 _LOOK_AGAIN = 0.5
+
+# How often it is looked whether one of as many calls as there may be has ended, which is the program's doing.
+_CALLS_LOOK = 0.05
+_FULL = "calls are under way or their answers not acknowledged"
 
 
 def _wake(loop: asyncio.AbstractEventLoop, fd: int) -> None:
@@ -28,22 +37,57 @@ def _wake(loop: asyncio.AbstractEventLoop, fd: int) -> None:
     loop.remove_reader(fd)
 
 
-async def readable(*fds: int, timeout: float | None = None) -> None:
-    """Waits until one of the descriptors is readable, or for so many seconds."""
+def _enter(thing: Any, loop: Any, future: asyncio.Future[None]) -> bool:
+    """Notes who waits. Whether other loops do so, too; the first of those then looks anew."""
+    with _lock:
+        waiting = _waiting_for.setdefault(thing, set())
+        others = [(other, f) for other, f in waiting if other is not loop]
+        waiting.add((loop, future))
+    for other, f in others:
+        _end_soon(other, f)
+    return bool(others)
+
+
+def _leave(thing: Any, loop: Any, future: asyncio.Future[None]) -> None:
+    with _lock:
+        _waiting_for[thing].discard((loop, future))
+
+
+def _end_soon(loop: Any, future: asyncio.Future[None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed
+        loop.call_soon_threadsafe(_expire, future)
+
+
+def closing(thing: Any) -> None:
+    """Who waits for it looks again, and finds it closed."""
+    with _lock:
+        waiting = list(_waiting_for.get(thing, ()))
+    for loop, future in waiting:
+        _end_soon(loop, future)
+
+
+async def readable(*things: Any, timeout: float | None = None) -> None:
+    """Waits until the descriptor of one of them is readable, or for so many seconds."""
     loop = asyncio.get_running_loop()
     by_fd = _waiting.setdefault(loop, {})
     future: asyncio.Future[None] = loop.create_future()
+    fds = [thing.fileno() for thing in things]
     for fd in fds:
         if fd not in by_fd:
             by_fd[fd] = set()
             loop.add_reader(fd, _wake, loop, fd)
         by_fd[fd].add(future)
+    for thing in things:
+        if _enter(thing, loop, future):
+            timeout = _LOOK_AGAIN if timeout is None else min(timeout, _LOOK_AGAIN)
     timer = None if timeout is None else loop.call_later(timeout, _expire, future)
     try:
         await future
     finally:
         if timer is not None:
             timer.cancel()
+        for thing in things:
+            _leave(thing, loop, future)
         for fd in fds:
             if fd in by_fd:
                 by_fd[fd].discard(future)
@@ -84,16 +128,16 @@ class _Limit:
         self._end = None if timeout is None else self._loop.time() + timeout
         self._once = timeout == 0
 
-    def step(self) -> float:
-        """How long to wait before looking again; TimedOut, NotReady: it is over."""
+    def left(self, why: NotReady) -> float | None:
+        """How long to wait still; TimedOut, NotReady: it is over."""
         if self._once:
-            raise NotReady("not ready yet")
+            raise why
         if self._end is None:
-            return _LOOK_AGAIN
+            return None
         left = self._end - self._loop.time()
         if left <= 0:
-            raise TimedOut("time limit reached")
-        return min(left, _LOOK_AGAIN)
+            raise TimedOut(str(why).replace(str(NotReady("not ready yet")), "time limit reached")) from None
+        return left
 
 
 async def _ready(ask: Any, timeout: float | None, *tell: Any) -> Any:
@@ -106,12 +150,17 @@ async def _ready(ask: Any, timeout: float | None, *tell: Any) -> Any:
     except NotReady:
         pass
     limit = _Limit(timeout)
-    fds = [thing.fileno() for thing in tell]
+    for thing in tell:
+        thing.fileno()
     while True:
         try:
             return ask()
-        except NotReady:
-            await readable(*fds, timeout=limit.step())
+        except NotReady as e:
+            why = e
+        left = limit.left(why)
+        if _FULL in str(why):
+            left = _CALLS_LOOK if left is None else min(left, _CALLS_LOOK)
+        await readable(*tell, timeout=left)
 
 
 async def receive(member: Any, timeout: float | None, **stream: Any) -> Any:
@@ -150,31 +199,6 @@ async def finish(pending: Any, timeout: float | None, **stream: Any) -> Any:
     return await _ready(lambda: pending.finish(0, **stream), timeout, pending.caller)
 
 
-async def send(try_once: Any, timeout: float | None) -> None:
-    """try_once() again and again, each in another thread, as it waits for a moment itself."""
-    limit = _Limit(timeout)
-    while True:
-        attempt = asyncio.get_running_loop().run_in_executor(None, try_once)
-        try:
-            return await asyncio.shield(attempt)
-        except TimedOut as late:
-            try:
-                limit.step()
-            except TimedOut:
-                raise late from None  # it says what is waited for
-        except asyncio.CancelledError:
-            with contextlib.suppress(TimedOut):
-                return await attempt
-            raise
-
-
-async def room(start: Any, timeout: float | None) -> Any:
-    """What start() answers, once there is room. No descriptor tells."""
-    limit = _Limit(timeout)
-    wait = 0.001
-    while True:
-        try:
-            return start()
-        except NotReady:
-            await asyncio.sleep(min(limit.step(), wait))
-            wait = min(2 * wait, 0.05)
+async def send(producer: Any, try_once: Any, timeout: float | None) -> Any:
+    """What try_once() answers, once there is room, or enough was acknowledged."""
+    return await _ready(try_once, timeout, producer)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from ._client import _open_members
@@ -112,6 +113,21 @@ class _Pool:
         return member
 
 
+def tell_loops(cls: type) -> None:
+    """Closing an object ends the waits of event loops for it."""
+    close = cls.close
+
+    def close_and_tell(self: Any) -> None:
+        aio = sys.modules.get(f"{__package__}._aio")
+        close(self)
+        if aio is not None:
+            aio.closing(self)
+
+    close_and_tell.__name__, close_and_tell.__doc__ = "close", close.__doc__
+    close_and_tell.__qualname__ = f"{cls.__name__}.close"
+    cls.close = close_and_tell
+
+
 class _Closes:
     def __enter__(self):
         return self
@@ -146,25 +162,25 @@ extend(Consumer)(_Receives)
 extend(Caller)(_Closes)
 extend(Worker)(_Closes)
 extend(Worker)(_Receives)
+for _cls in (Producer, Consumer, Caller, Worker):
+    tell_loops(_cls)
 
 
 @extend(Producer)
 class _Producer:
     async def send_async(self, array: Array | None = None, meta: Any = None, *,
                          timeout: float | None = None, **options: Any) -> None:
-        """As send(), for asyncio: waits for room in another thread. Once it was canceled nothing is sent
-        any more; who cancels it when the message has gone already is too late, and it returns."""
+        """As send(), for asyncio. Once it was canceled nothing is sent any more."""
         from . import _aio
 
-        await _aio.send(lambda: self.send(array, meta, timeout=0, **options), timeout)
+        await _aio.send(self, lambda: self.send(array, meta, timeout=0, **options), timeout)
 
     async def drain_async(self, timeout: float | None = None) -> None:
-        """As drain(), for asyncio: waits in another thread, which whoever cancels it waits for."""
+        """As drain(), for asyncio."""
         from . import _aio
 
-        step = 0.1 if timeout is None else min(timeout, 0.1)
-        before = self.stats()["sent"]  # each time
-        await _aio.send(lambda: self.drain(step, before=before), timeout)
+        before = self.stats()["sent"]
+        await _aio.send(self, lambda: self.drain(0, before=before), timeout)
 
 
 @extend(Message)
@@ -213,7 +229,7 @@ class _Caller:
         """As call(), for asyncio. If the task is canceled, the call is given up."""
         from . import _aio
 
-        pending = await _aio.room(lambda: self.start(array, meta, data=data, **stream), timeout)
+        pending = await _aio.send(self, lambda: self.start(array, meta, data=data, **stream), timeout)
         try:
             return await _aio.finish(pending, timeout, **stream)
         finally:

@@ -7,7 +7,6 @@ import atexit
 import json
 import math
 import os
-import time
 import weakref
 from typing import Any, NamedTuple
 
@@ -166,13 +165,8 @@ class _Client:
         """
         if timeout is not None and not 0 <= timeout < 1e9:
             raise ValueError(f"timeout is seconds from 0 on, not {timeout!r}")
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            # in slices, so that a signal's handler is run
-            left = 0.1 if end is None else min(0.1, max(0.0, end - time.monotonic()))
-            rows = self._monitor(pool, prefix, user, math.ceil(left * 1000))
-            if rows or left == 0.0:
-                return [json.loads(row) for row in rows]
+        left = -1 if timeout is None else math.ceil(timeout * 1000)
+        return [json.loads(row) for row in self._monitor(pool, prefix, user, left)]
 
     def revoke(self, token: bytes | int | str) -> None:
         """Ends a token that this user made: itself, or its "token" in inspect("tokens"). NotFound: it

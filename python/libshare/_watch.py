@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from . import _core
+from ._channel import tell_loops
 from ._core import Array, Client, Event, Fence, Operation, Watch
 from ._errors import Closed
 from ._extend import extend
@@ -74,6 +75,10 @@ class _Operation:
 
     def __await__(self):
         return self.result_async().__await__()
+
+
+for _cls in (Watch, Operation):
+    tell_loops(_cls)
 
 
 @extend(Client)

@@ -221,6 +221,8 @@ static PyObject *release(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	a->closed = true;
 	if (a->users == 0)
 		end(a);
+	else if (a->generation == process_generation() && a->client->handle.waits)
+		share_wake_early(a->client->handle.waits);
 	Py_RETURN_NONE;
 }
 

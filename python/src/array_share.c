@@ -227,11 +227,12 @@ static PyObject *reclaim(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 		b = array_enter(a);
 		if (!b)
 			return NULL;
-		UNLOCKED(r = share_reclaim(b, wait_slice(&w), stream.p));
+		wait_starts(&w, &a->client->handle);
+		UNLOCKED(r = share_reclaim(b, wait_ms(&w), stream.p));
+		again = wait_again(&w, &a->client->handle, r);
 		others = r == SHARE_ETIMEDOUT || r == SHARE_EBUSY;
-		if (!array_leave(a, others ? 0 : r))
+		if (!array_leave(a, others || again != 0 ? 0 : r))
 			return NULL;
-		again = others ? wait_again(&w) : 0;
 	} while (again > 0);
 	return again < 0 ? NULL : PyBool_FromLong(!others);
 }

@@ -8,9 +8,6 @@
 
 #include "python/src/core.h"
 
-/* How long a producer waits for room in one call of the library; wait.c says why it is short. */
-#define SLICE_MS 100
-
 static void give_up(void *p)
 {
 	share_channel_close(p);
@@ -34,7 +31,6 @@ static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_rol
 			      &options.deliveries, &options.history, &options.stall_ms,
 			      &options.from, &options.flags, &options.wait_for, &ok))
 		return NULL;
-	options.send_timeout_ms = SLICE_MS;
 	p = handle_enter(&pool->handle);
 	if (!p)
 		return NULL;
@@ -119,23 +115,6 @@ static PyObject *stats(PyObject *o, PyObject *ignored)
 /* ------------------------------------------------------------------------------------------- */
 /* Producers                                                                                   */
 
-/* Returns 1 if a call that found no room is to be tried again, 0 if not, and -1 with an
- * exception. */
-static int room_again(struct member *self, const struct wait *w, int r)
-{
-	int again;
-
-	/* With SHARE_EAGAIN the channel is one that does not wait for room. */
-	if (r != SHARE_ETIMEDOUT)
-		return 0;
-	again = wait_again(w);
-	if (again > 0 && self->handle.closed) {
-		handle_refuse(&self->handle);
-		return -1;
-	}
-	return again;
-}
-
 PyDoc_STRVAR(
     send_doc,
     "send(array=None, meta=None, *, data=None, stream=..., timeout=None, give=False)\n--\n\n"
@@ -152,6 +131,7 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	    "send", {"array", "meta", "data", "stream", "timeout", "give", NULL}, 0, 2, {NULL}};
 	struct member *self = (struct member *)o;
 	PyObject *given[6];
+	share_outgoing raw = SHARE_OUTGOING_INIT;
 	struct outgoing out;
 	struct stream stream, home = {NULL, NULL};
 	share_channel *ch;
@@ -183,12 +163,13 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	 * sent. */
 	if (give)
 		out.array->closed = true;
-	do {
-		if (give)
-			UNLOCKED(r = share_give(ch, out.b, out.data, out.size, stream.p));
-		else
-			UNLOCKED(r = share_send(ch, out.b, out.data, out.size, stream.p));
-	} while (r != 0 && (again = room_again(self, &w, r)) > 0);
+	raw.buffer = out.b;
+	raw.data = out.data;
+	raw.data_size = out.size;
+	raw.flags = give ? SHARE_OUTGOING_GIVE : 0;
+	WAITING(&w, &self->handle, again, r, share_send_within(ch, &raw, 1, wait_ms(&w), stream.p));
+	if (r > 0)
+		r = 0;
 	if (give && r == 0)
 		array_given(out.array);
 	else if (give)
@@ -246,11 +227,12 @@ static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	}
 	ch = PyErr_Occurred() ? NULL : handle_enter(&self->handle);
 	while (ch && sent < count) {
-		UNLOCKED(r = share_send_many(ch, raw + sent, (size_t)(count - sent), stream.p));
-		if (r > 0)
-			sent += r;
-		else if ((again = room_again(self, &w, r)) <= 0)
+		WAITING(&w, &self->handle, again, r,
+			share_send_within(ch, raw + sent, (size_t)(count - sent), wait_ms(&w),
+					  stream.p));
+		if (r <= 0)
 			break;
+		sent += r;
 	}
 	if (ch)
 		handle_leave(&self->handle, sent == 0 ? r : 0);
@@ -283,24 +265,10 @@ static PyObject *flush(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	ch = handle_enter(&self->handle);
 	if (!ch)
 		return NULL;
-	do
-		UNLOCKED(r = share_channel_flush(ch, wait_slice(&w)));
-	while (r != 0 && (again = room_again(self, &w, r)) > 0);
+	WAITING(&w, &self->handle, again, r, share_channel_flush(ch, wait_ms(&w)));
 	if (!handle_leave(&self->handle, r))
 		return NULL;
 	Py_RETURN_NONE;
-}
-
-/* Waits for a slice of the time. What others send between two slices is not waited for. */
-static int drain_slice(share_channel *ch, int timeout_ms, uint64_t before)
-{
-	share_channel_stats now = SHARE_CHANNEL_STATS_INIT;
-	int r = share_channel_drain(ch, timeout_ms);
-
-	return (r == SHARE_ETIMEDOUT || r == SHARE_EAGAIN) &&
-		       share_channel_get_stats(ch, &now) == 0 && now.done >= before
-		   ? 0
-		   : r;
 }
 
 PyDoc_STRVAR(
@@ -332,9 +300,7 @@ static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	if (before > begun.sent)
 		before = begun.sent;
 	if (r == 0)
-		do
-			UNLOCKED(r = drain_slice(ch, wait_slice(&w), before));
-		while (r != 0 && (again = room_again(self, &w, r)) > 0);
+		WAITING(&w, &self->handle, again, r, share_drain_before(ch, before, wait_ms(&w)));
 	if (!handle_leave(&self->handle, r))
 		return NULL;
 	Py_RETURN_NONE;

@@ -43,6 +43,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		return NULL;
 	}
 	handle_init(&self->handle, "client", c, give_up);
+	self->handle.waits = share_waits_of(c);
 	self->next = clients;
 	clients = self;
 	return (PyObject *)self;
@@ -233,28 +234,20 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 		if (!wait_begin(&w, given[2]))
 			return NULL;
 	} else {
-		w = (struct wait){0, true};
+		w = (struct wait){.once = true};
 	}
 	if (!stream_from(given[3], true, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
 	c = handle_enter(&self->handle);
 	if (!c)
 		return NULL;
-	for (;;) {
-		UNLOCKED(r = share_lookup(c, name, (int)mode, wait_slice(&w), stream.p, &b));
-		if (was_no_stream(r, given[3], &stream))
-			continue;
-		again = 0;
-		/* With a time limit of 0, the library returns SHARE_ENOENT for a name that does not
-		 * exist. */
-		if ((r != SHARE_ETIMEDOUT && r != SHARE_ENOENT) || (again = wait_again(&w)) <= 0)
-			break;
-		if (self->handle.closed) {
-			handle_refuse(&self->handle);
-			break;
-		}
-	}
-	if (!handle_leave(&self->handle, !w.once && r == SHARE_ENOENT ? SHARE_ETIMEDOUT : r))
+	/* With a time limit of 0, the library returns SHARE_ENOENT for a name that does not exist.
+	 */
+	do
+		WAITING(&w, &self->handle, again, r,
+			share_lookup(c, name, (int)mode, wait_ms(&w), stream.p, &b));
+	while (again == 0 && was_no_stream(r, given[3], &stream));
+	if (!handle_leave(&self->handle, r))
 		return NULL;
 	a = found(self, b, stream);
 	if (a)
@@ -328,17 +321,22 @@ static PyObject *fill(PyObject *o, const void *argument,
 	struct client *self = (struct client *)o;
 	struct filling f;
 	share_client *c;
+	struct wait w;
 	int r;
 
+	wait_begin(&w, NULL);
 	f.list = PyList_New(0);
 	c = f.list ? handle_enter(&self->handle) : NULL;
 	if (!c) {
 		Py_XDECREF(f.list);
 		return NULL;
 	}
-	f.state = PyEval_SaveThread();
-	r = function(c, argument, &f);
-	PyEval_RestoreThread(f.state);
+	do {
+		wait_starts(&w, &self->handle);
+		f.state = PyEval_SaveThread();
+		r = function(c, argument, &f);
+		PyEval_RestoreThread(f.state);
+	} while (wait_again(&w, &self->handle, r) > 0);
 	if (!handle_leave(&self->handle, r) || PyErr_Occurred())
 		Py_CLEAR(f.list);
 	return f.list;

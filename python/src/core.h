@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <structmember.h>
 
+#include <share/private/core.h>
 #include <share/service.h>
 #include <share/share.h>
 
@@ -81,6 +82,7 @@ struct handle {
 	unsigned users;
 	unsigned generation; /* process_generation() of the process that made it */
 	bool closed;
+	share_waits *waits;       /* which handle_close() ends; NULL: nobody waits with it */
 	void (*give_up)(void *p); /* gives @p up; called without the GIL */
 };
 
@@ -105,22 +107,36 @@ unsigned process_generation(void);
 
 struct wait {
 	int64_t deadline; /* in ms of CLOCK_MONOTONIC; -1: none */
+	int look_ms;      /* for how long the next call may wait before signals are looked at */
 	bool once;        /* the time limit is 0 */
 };
 
 /* Starts a time limit of @timeout seconds; NULL or None: no limit. Returns false with an
  * exception. */
 bool wait_begin(struct wait *w, PyObject *timeout);
-/* Returns how many ms the next call of the library may wait. */
-int wait_slice(const struct wait *w);
-/* To be called when a slice is over and nothing has come. Returns 1 to try again, 0 when the time
- * is over, and -1 with an exception, which a signal may have caused. */
-int wait_again(const struct wait *w);
-/* Sleeps without the GIL, for something that no descriptor signals. */
+/* Returns how many ms the next call of the library may wait; -1: without limit. */
+int wait_ms(const struct wait *w);
+bool wait_is_over(const struct wait *w);
+/* Around a call of the library that waits: a signal, or handle_close(), ends it early from here on.
+ */
+void wait_starts(struct wait *w, const struct handle *h);
+/* To be called after it, with what it has returned. Returns 1 to call it again, as it was ended
+ * early; 0: its answer counts; -1 with an exception, which a signal may have caused. */
+int wait_again(struct wait *w, const struct handle *h, int r);
+/* Makes a call that waits without the GIL, and again where it was ended early; @r is its answer,
+ * and
+ * @again as wait_again() says. Nobody closes @h between the look and the call, as closing wakes. */
+#define WAITING(w, h, again, r, call)           \
+	do {                                    \
+		wait_starts(w, h);              \
+		if ((h)->closed)                \
+			(r) = SHARE_EINTR;      \
+		else                            \
+			UNLOCKED((r) = (call)); \
+		(again) = wait_again(w, h, r);  \
+	} while ((again) > 0)
+/* Sleeps without the GIL, for something that nothing signals. */
 void wait_a_moment(int ms);
-/* Waits one slice until one of up to four descriptors is readable. Returns 1 if one is; else as
- * wait_again(). */
-int wait_for(const struct wait *w, const int *fds, size_t n);
 
 /* ------------------------------------------------------------------------------------------- */
 /* args.c                                                                                      */

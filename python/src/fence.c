@@ -122,10 +122,10 @@ PyObject *fence_record(PyObject *module, PyObject *args)
 	return (PyObject *)self;
 }
 
-/* Waits for the fence. If there is no stream, the calling thread waits, in slices; a stream is only
- * given the wait, which takes no time. */
+/* Waits for the fence. If there is no stream, the calling thread waits; a stream is only given the
+ * wait, which takes no time. */
 static int wait_on(struct client *client, const share_fence *fence, int ordinal, void *stream,
-		   const struct wait *w)
+		   struct wait *w)
 {
 	share_client *c = client->handle.p;
 	int r, again;
@@ -134,9 +134,7 @@ static int wait_on(struct client *client, const share_fence *fence, int ordinal,
 		UNLOCKED(r = share_fence_wait(c, fence, ordinal, stream));
 		return r;
 	}
-	do
-		UNLOCKED(r = share_fence_synchronize(c, fence, wait_slice(w)));
-	while (r == SHARE_ETIMEDOUT && !client->handle.closed && (again = wait_again(w)) > 0);
+	WAITING(w, &client->handle, again, r, share_fence_synchronize(c, fence, wait_ms(w)));
 	return r;
 }
 

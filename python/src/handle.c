@@ -88,7 +88,11 @@ bool handle_leave(struct handle *h, int r)
 
 void handle_close(struct handle *h)
 {
+	bool was = h->closed;
+
 	h->closed = true;
 	if (h->users == 0)
 		end(h);
+	else if (!was && h->waits && h->generation == generation)
+		share_wake_early(h->waits);
 }

@@ -91,6 +91,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	}
 	held->client = (struct client *)Py_NewRef((PyObject *)client);
 	handle_init(&self->handle, "host stream", held, give_up);
+	self->handle.waits = share_waits_of(c);
 	return (PyObject *)self;
 }
 
@@ -174,7 +175,7 @@ static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 	struct held *held;
 	share_client *c;
 	struct wait w;
-	int r, again = 1;
+	int r, again = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:synchronize", names, &timeout) ||
 	    !wait_begin(&w, timeout))
@@ -184,12 +185,9 @@ static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 		return NULL;
 	c = held->client->handle.p; /* the stream is a user of this handle */
 	UNLOCKED(r = share_fence_record(c, -1, held->stream, &fence));
-	while (r == 0) {
-		UNLOCKED(r = share_fence_synchronize(c, &fence, wait_slice(&w)));
-		if (r != SHARE_ETIMEDOUT || (again = wait_again(&w)) <= 0)
-			break;
-		r = 0;
-	}
+	if (r == 0)
+		WAITING(&w, &self->handle, again, r,
+			share_fence_synchronize(c, &fence, wait_ms(&w)));
 	if (!handle_leave(&self->handle, r))
 		return NULL;
 	Py_RETURN_NONE;

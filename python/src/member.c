@@ -14,6 +14,7 @@ PyObject *member_new(PyTypeObject *type, struct pool *pool, const char *what, vo
 		return NULL;
 	}
 	handle_init(&self->handle, what, handle, give_up);
+	self->handle.waits = pool->handle.waits;
 	self->client = (struct client *)Py_NewRef((PyObject *)pool->client);
 	self->on_gpu = pool->on_gpu;
 	return (PyObject *)self;
@@ -85,18 +86,8 @@ PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given
 	}
 	/* This takes no time, so releasing the GIL for it would cost more than it gains. */
 	r = at_once && !stream.p && !self->on_gpu ? at_once(p, &m->m) : SHARE_EAGAIN;
-	while (r == SHARE_ETIMEDOUT || r == SHARE_EAGAIN) {
-		UNLOCKED(r = function(p, wait_slice(&w), stream.p, &m->m));
-		if (r != SHARE_ETIMEDOUT && r != SHARE_EAGAIN)
-			break;
-		if ((again = wait_again(&w)) <= 0)
-			break;
-		if (self->handle.closed) {
-			again = -1;
-			handle_refuse(&self->handle);
-			break;
-		}
-	}
+	if (r == SHARE_EAGAIN)
+		WAITING(&w, &self->handle, again, r, function(p, wait_ms(&w), stream.p, &m->m));
 	if (r == 0) /* in Python it is raised, with the message */
 		r = m->m.error;
 	handle_leave(&self->handle, r);

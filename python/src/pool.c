@@ -55,6 +55,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		return NULL;
 	}
 	handle_init(&self->handle, "pool", p, give_up);
+	self->handle.waits = client->handle.waits;
 	self->client = (struct client *)Py_NewRef((PyObject *)client);
 	self->on_gpu = share_pool_get_info(p, &info) == 0 && info.device;
 	return (PyObject *)self;
@@ -84,15 +85,16 @@ static PyObject *close_(PyObject *o, PyObject *ignored)
 /* Arrays                                                                                      */
 
 static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t size,
-			  PyObject *alignment, PyObject *given)
+			  PyObject *alignment, PyObject *given, PyObject *timeout)
 {
 	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
 	struct stream stream;
 	share_buffer *b;
 	share_pool *p;
-	int r;
+	struct wait w;
+	int r, again = 0;
 
-	if (!arg_uint64(alignment, &options.alignment) ||
+	if (!arg_uint64(alignment, &options.alignment) || !wait_begin(&w, timeout) ||
 	    !stream_from(given, self->on_gpu, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
 	p = handle_enter(&self->handle);
@@ -103,7 +105,9 @@ static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t siz
 	/* This takes no time, so releasing the GIL for it would cost more than it gains. */
 	r = options.alignment || stream.p ? SHARE_EAGAIN : share_try_alloc(p, size, &b);
 	if (r == SHARE_EAGAIN)
-		UNLOCKED(r = share_alloc_with(p, size, &options, stream.p, &b));
+		WAITING(&w, &self->handle, again, r,
+			(options.timeout_ms = wait_ms(&w),
+			 share_alloc_with(p, size, &options, stream.p, &b)));
 	if (!handle_leave(&self->handle, r))
 		return NULL;
 	return (PyObject *)array_make(self->client, b, t, stream, self->on_gpu);
@@ -111,16 +115,17 @@ static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t siz
 
 PyDoc_STRVAR(
     alloc_doc,
-    "alloc(nbytes, *, alignment=0, stream=...)\n--\n\n"
+    "alloc(nbytes, *, alignment=0, stream=..., timeout=None)\n--\n\n"
     "An Array of nbytes bytes, for reading and writing; its content is undefined. "
     "Work enqueued on\nthe stream afterwards may use it. alignment: a power of two, in bytes; "
-    "0: the pool's.\n\n"
+    "0: the pool's. timeout: how\nlong to wait for the work of others on memory that they have "
+    "given back; None: as long as they do that.\nMemory that others hold is not waited for.\n\n"
     "OutOfMemory (a MemoryError), NotReady, PermissionError, QuotaExceeded, ValueError.");
 static PyObject *alloc(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
-	    "alloc", {"nbytes", "alignment", "stream", NULL}, 1, 1, {NULL}};
-	PyObject *given[3];
+	    "alloc", {"nbytes", "alignment", "stream", "timeout", NULL}, 1, 1, {NULL}};
+	PyObject *given[4];
 	share_tensor t; /* only the used members are set, as this is called often */
 	uint64_t size;
 
@@ -136,19 +141,19 @@ static PyObject *alloc(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	t.offset = 0;
 	t.shape[0] = (int64_t)size;
 	t.strides[0] = 1;
-	return allocate((struct pool *)o, &t, size, given[1], given[2]);
+	return allocate((struct pool *)o, &t, size, given[1], given[2], given[3]);
 }
 
 PyDoc_STRVAR(
     empty_doc,
-    "empty(shape, dtype='float64', *, alignment=0, stream=...)\n--\n\n"
+    "empty(shape, dtype='float64', *, alignment=0, stream=..., timeout=None)\n--\n\n"
     "An Array of that shape (a number or a tuple) and dtype (of any framework, or its name), "
     "in C order;\nits content is undefined. Otherwise as alloc().");
 static PyObject *empty(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
-	    "empty", {"shape", "dtype", "alignment", "stream", NULL}, 1, 2, {NULL}};
-	PyObject *given[4];
+	    "empty", {"shape", "dtype", "alignment", "stream", "timeout", NULL}, 1, 2, {NULL}};
+	PyObject *given[5];
 	share_tensor t; /* only the used members are set, as this is called often */
 	uint64_t size;
 	int64_t count = 1;
@@ -184,7 +189,7 @@ static PyObject *empty(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 		PyErr_SetString(PyExc_ValueError, "the array is too large");
 		return NULL;
 	}
-	return allocate((struct pool *)o, &t, size, given[2], given[3]);
+	return allocate((struct pool *)o, &t, size, given[2], given[3], given[4]);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 
 /* How long to wait before trying again to find room for a request, since no descriptor signals
  * that. */
-#define ROOM_MS 1
+#define FULL_MS 10
 
 struct pending {
 	PyObject_HEAD PyObject *weak;
@@ -145,7 +145,7 @@ static bool is_pending(struct pending *self)
 static struct pending *start(struct member *self, PyObject *const *given, const struct wait *w)
 {
 	struct stream stream, home = {NULL, NULL};
-	const struct wait once = {0, true};
+	struct wait now = w ? *w : (struct wait){.once = true};
 	struct pending *pending;
 	struct outgoing out;
 	share_service *s;
@@ -168,16 +168,16 @@ static struct pending *start(struct member *self, PyObject *const *given, const 
 		return NULL;
 	}
 	for (;;) {
-		UNLOCKED(
-		    r = share_call_start(s, out.b, out.data, out.size, 0, stream.p, &pending->p));
-		if (r != SHARE_EAGAIN || (again = wait_again(w ? w : &once)) <= 0)
+		WAITING(&now, &self->handle, again, r,
+			share_call_start(s, out.b, out.data, out.size, wait_ms(&now), stream.p,
+					 &pending->p));
+		if (again < 0 || r != SHARE_EAGAIN || !w || wait_is_over(w))
 			break;
-		if (self->handle.closed) {
-			handle_refuse(&self->handle);
-			again = -1;
+		/* as many as there may be: other threads of this program may finish some */
+		wait_a_moment(FULL_MS);
+		again = PyErr_CheckSignals();
+		if (again < 0)
 			break;
-		}
-		wait_a_moment(ROOM_MS);
 	}
 	if (!outgoing_end(&out, r == SHARE_EAGAIN && w && !w->once ? SHARE_ETIMEDOUT : r)) {
 		pending->p = NULL;
@@ -197,9 +197,10 @@ static struct pending *start(struct member *self, PyObject *const *given, const 
 static PyObject *finish(struct pending *self, const struct wait *w, PyObject *given)
 {
 	struct member *of = self->of;
+	struct wait now = *w;
 	struct stream stream;
 	struct message *m;
-	int r, fd = -1, again = 0;
+	int r, again = 0;
 
 	if (!is_pending(self))
 		return NULL;
@@ -214,24 +215,22 @@ static PyObject *finish(struct pending *self, const struct wait *w, PyObject *gi
 	if (!m)
 		return NULL;
 	self->users++;
-	if (!w->once)
-		UNLOCKED(fd = share_service_get_fd(of->handle.p));
-	for (;;) {
-		UNLOCKED(r = share_call_finish(self->p, 0, stream.p, &m->m));
-		if (r != SHARE_EAGAIN)
-			break;
-		if (self->canceled || of->handle.closed) {
+	do {
+		wait_starts(&now, &of->handle);
+		if (self->canceled)
+			r = SHARE_EINTR;
+		else
+			UNLOCKED(r = share_call_await(self->p, wait_ms(w), stream.p, &m->m));
+		again = wait_again(&now, &of->handle, r);
+		if (r == SHARE_EINTR && again >= 0 && self->canceled) {
 			again = -1;
-			raise_closed(self->canceled ? "call" : "caller");
-			break;
+			raise_closed("call");
 		}
-		again = w->once ? 0 : wait_for(w, &fd, fd < 0 ? 0 : 1);
-		if (again <= 0)
-			break;
-	}
+	} while (again > 0);
 	self->users--;
-	no_error(r == SHARE_EAGAIN && !w->once ? SHARE_ETIMEDOUT : r);
-	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK || r == SHARE_EINTR) {
+	no_error(r);
+	if (r == SHARE_EAGAIN || r == SHARE_ETIMEDOUT || r == SHARE_EINVAL || r == SHARE_EFORK ||
+	    r == SHARE_EINTR) {
 		if (self->canceled)
 			cancel_now(self);
 	} else {
@@ -309,6 +308,8 @@ static PyObject *cancel(PyObject *o, PyObject *ignored)
 	self->canceled = true;
 	if (self->users == 0)
 		cancel_now(self);
+	else if (self->of->handle.waits)
+		share_wake_early(self->of->handle.waits);
 	Py_RETURN_NONE;
 }
 

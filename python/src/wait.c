@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Waiting. While the library waits, Python's handlers of signals cannot run. So each wait consists
- * of short ones, with a look at the signals in between. That also lets a thread that waits with a
- * handle notice that another thread has closed it.
+ * Waiting. While the library waits, Python's handlers of signals cannot run. So the library ends a
+ * wait early, when a signal has come or when the object that is waited with is closed by another
+ * thread; what either is for is seen here, and then it goes on for the rest of the time.
+ *
+ * A signal that comes between the look and the moment in which the library sleeps interrupts
+ * nothing. So it is looked a few times in the first second or two, and after that no more: then
+ * only who sends it in the microseconds after the last look has to send it again, as with Python's
+ * own calls.
  */
 
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <time.h>
 
 #include "python/src/core.h"
 
-#define SLICE_MS 100
+#define LOOK_FIRST_MS 1
+#define LOOK_LAST_MS  1000
+#define LOOK_TIMES    4
 
 static int64_t now_ms(void)
 {
@@ -26,7 +34,7 @@ bool wait_begin(struct wait *w, PyObject *timeout)
 {
 	double seconds;
 
-	*w = (struct wait){.deadline = -1};
+	*w = (struct wait){.deadline = -1, .look_ms = LOOK_FIRST_MS};
 	if (!timeout || timeout == Py_None)
 		return true;
 	seconds = PyFloat_AsDouble(timeout);
@@ -44,45 +52,44 @@ bool wait_begin(struct wait *w, PyObject *timeout)
 	return true;
 }
 
-static int left(const struct wait *w, int most)
+int wait_ms(const struct wait *w)
 {
 	int64_t ms;
 
 	if (w->once)
 		return 0;
 	if (w->deadline < 0)
-		return most;
+		return -1;
 	ms = w->deadline - now_ms();
-	if (ms < 0)
-		ms = 0;
-	return ms < most ? (int)ms : most;
+	/* 0 would be another question */
+	if (ms < 1)
+		return 1;
+	return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
-int wait_slice(const struct wait *w)
+bool wait_is_over(const struct wait *w)
 {
-	return left(w, SLICE_MS);
+	return w->once || (w->deadline >= 0 && now_ms() >= w->deadline);
 }
 
-int wait_again(const struct wait *w)
+void wait_starts(struct wait *w, const struct handle *h)
 {
-	/* The handler of a signal may call the library. So when the time is over, it is left to the
-	 * interpreter, after the error was raised. */
-	if (w->once || left(w, 1) == 0)
+	share_wait_early(h->waits, w->look_ms);
+}
+
+int wait_again(struct wait *w, const struct handle *h, int r)
+{
+	int early = share_wait_early(NULL, 0);
+
+	w->look_ms = w->look_ms < LOOK_LAST_MS ? LOOK_TIMES * w->look_ms : 0;
+	if (r != SHARE_EINTR || (!early && !h->closed))
 		return 0;
-	return PyErr_CheckSignals() < 0 ? -1 : 1;
-}
-
-int wait_for(const struct wait *w, const int *fds, size_t n)
-{
-	struct pollfd polled[4];
-	int ms = wait_slice(w), r;
-
-	for (size_t i = 0; i < n; i++)
-		polled[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	UNLOCKED(r = poll(polled, n, ms));
-	if (r > 0)
-		return PyErr_CheckSignals() < 0 ? -1 : 1;
-	return wait_again(w);
+	if (PyErr_CheckSignals() < 0)
+		return -1;
+	if (!h->closed)
+		return 1;
+	handle_refuse(h);
+	return -1;
 }
 
 void wait_a_moment(int ms)

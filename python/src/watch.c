@@ -189,6 +189,7 @@ static PyObject *made(struct watching *self, int r, const char *what, void *p,
 		return NULL;
 	}
 	handle_init(&self->handle, what, p, give_up);
+	self->handle.waits = self->client->handle.waits;
 	return (PyObject *)self;
 }
 
@@ -247,17 +248,20 @@ static struct letter *wait_for_letter(struct watching *self, PyObject *timeout)
 		return NULL;
 	while (!(l = take(self->box)) && again > 0) {
 		share_client *c = self->client->handle.p;
-		int fds[] = {self->box->fd, share_get_fd(c)};
+		int fds[] = {self->box->fd, share_get_fd(c)}, ready;
 
 		UNLOCKED(r = dispatch_in_order(c));
 		l = take(self->box);
 		if (l || r < 0)
 			break;
-		if (self->handle.closed || self->client->handle.closed) {
+		if (self->client->handle.closed) {
 			raise_closed(self->handle.what);
 			break;
 		}
-		again = wait_for(&w, fds, 2);
+		WAITING(&w, &self->handle, again, ready, share_wait_for(c, fds, 2, wait_ms(&w)));
+		if (ready < 0 && again == 0)
+			r = ready;
+		again = ready == 1;
 	}
 	if (!l && r >= 0 && !PyErr_Occurred())
 		raise_named(w.once ? SHARE_EAGAIN : SHARE_ETIMEDOUT, "nothing has come");

@@ -2,7 +2,7 @@
 #ifndef SHARE_PRIVATE_CORE_H
 #define SHARE_PRIVATE_CORE_H
 
-#include <share/channel.h>
+#include <share/service.h>
 
 #pragma GCC visibility push(default)
 
@@ -26,15 +26,69 @@
  */
 int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out);
 
+/** What ends waits by a connection early. It stays as long as anything that was had by it. */
+typedef struct share_waits share_waits;
+
 /**
- * Whether a signal ends the waits of the calling thread: they answer SHARE_EINTR once a handler has
- * run during one of them, as if the connection were interrupted, until this is called again. A
- * signal that comes right before a wait may be missed, as by any call that the system may
- * interrupt. For an interpreter that runs its handlers between two calls.
+ * That of a connection.
  *
- * @param on  1: it does, from now on, and none has come yet; 0: it does not
+ * @param c  the connection
+ * @return NULL: the handle was given up
  */
-void share_signals_end_waits(int on);
+share_waits *share_waits_of(share_client *c);
+
+/**
+ * The waits of the calling thread for others by this connection end early, with SHARE_EINTR, once
+ * the handler of a signal has run while one of them sleeps, share_wake_early() is called after
+ * this, or so many milliseconds are over. A signal that comes right before a wait sleeps is missed,
+ * as by any call that the system may interrupt; so an interpreter, which runs its handlers between
+ * two calls, has the first waits end soon.
+ *
+ * @param w        of the connection; NULL: they do not any more
+ * @param soon_ms  0: however long they take
+ * @return 1: that has happened since it was called last; 0: it has not
+ */
+int share_wait_early(share_waits *w, int soon_ms);
+
+/**
+ * Ends the waits by this connection of threads that have called share_wait_early().
+ *
+ * @param w  of the connection
+ */
+void share_wake_early(share_waits *w);
+
+/**
+ * Waits until one of the descriptors is readable, as the other calls that wait do.
+ *
+ * @param c           the connection
+ * @param fds         the descriptors
+ * @param n           how many, up to 4
+ * @param timeout_ms  how long at most; -1: without limit
+ * @return 1: one is; 0: the time is over; or a negative error
+ */
+int share_wait_for(share_client *c, const int *fds, size_t n, int timeout_ms);
+
+/**
+ * share_call_finish(), but a call whose answer does not come in time goes on.
+ *
+ * @param p           the call
+ * @param timeout_ms  how long to wait at most; -1: without limit
+ * @param stream      where the answer will be worked on
+ * @param out         the answer
+ * @retval SHARE_ETIMEDOUT  it is not there yet, and can be waited for again
+ * @see share_call_finish() for the other errors
+ */
+int share_call_await(share_pending *p, int timeout_ms, void *stream, share_message *out);
+
+/**
+ * share_channel_drain() for the messages with a smaller number alone.
+ *
+ * @param ch          the channel, as a producer
+ * @param before      a number, at most that of the messages sent
+ * @param timeout_ms  how long at most; -1: without limit
+ * @see share_channel_drain() for the errors
+ */
+int share_drain_before(share_channel *ch, uint64_t before, int timeout_ms);
 
 /**
  * share_send_many() with a time limit of its own, in place of the channel's.
