@@ -57,9 +57,13 @@ function(share_add_program_test name)
   endif()
 
   list(POP_FRONT arg_COMMAND program)
+  set(emulator)
   if(TARGET ${program})
     list(APPEND arg_NEEDS ${program})
     set(program $<TARGET_FILE:${program}>)
+    if(CMAKE_CROSSCOMPILING)
+      set(emulator ${CMAKE_CROSSCOMPILING_EMULATOR} -E LD_PRELOAD=$<TARGET_FILE:share-under-qemu>)
+    endif()
   endif()
   set(needs)
   foreach(target IN LISTS arg_NEEDS)
@@ -70,7 +74,7 @@ function(share_add_program_test name)
     list(APPEND needs ${target} ${made})
   endforeach()
   add_test(NAME ${name} COMMAND ${SHARE_TEST_BUILT} ${CMAKE_BINARY_DIR} ${needs} --
-    ${program} ${arg_COMMAND})
+    ${emulator} ${program} ${arg_COMMAND})
   # Sanitizers may find something in a process whose exit code nobody sees, and Criterion forgives
   # what fails in a .fini: their words count.
   set_tests_properties(${name} PROPERTIES
@@ -86,10 +90,16 @@ function(share_add_program_test name)
     TSAN_OPTIONS=halt_on_error=1
     SHARE_TEST_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
     SHARE_TEST_SOURCE=${PROJECT_SOURCE_DIR})
-  set_property(TEST ${name} PROPERTY ENVIRONMENT ${environment})
+  if(CMAKE_CROSSCOMPILING)
+    list(APPEND environment QEMU_LD_PREFIX=${CMAKE_SYSROOT}
+      SHARE_UNDER_QEMU=$<TARGET_FILE:share-under-qemu>)
+  endif()
+  set_property(TEST ${name} PROPERTY ENVIRONMENT "${environment}")
 endfunction()
 
-find_program(SHARE_LLD ld.lld)
+if(NOT CMAKE_CROSSCOMPILING)
+  find_program(SHARE_LLD ld.lld)
+endif()
 mark_as_advanced(SHARE_LLD)
 
 function(share_test_target name)
@@ -172,5 +182,5 @@ function(share_add_test name)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
 
-  share_add_program_test(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+  share_add_program_test(${name} COMMAND ${name} ${SHARE_NOT_UNDER_QEMU} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
 endfunction()
