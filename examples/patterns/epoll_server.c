@@ -50,15 +50,15 @@ static int answer_all(share_service *s, int *answered)
 	return 0;
 }
 
-/* 0, or what ends the server. The broker tells when it is about to end: whoever gives up what it
- * has then, and comes again, loses nothing. */
+/* 0, or what ends the server: an error, or 1. The broker tells when it is about to end: whoever
+ * gives up what it has then, and comes again, loses nothing. */
 static int hear(share_client *c)
 {
 	int r = share_dispatch(c);
 
 	if (r >= 0)
 		r = share_ending(c);
-	return r > 0 ? SHARE_EDISCONNECTED : r;
+	return r > 0 ? 1 : r;
 }
 
 static int serve(share_client *c, share_service *s)
@@ -86,7 +86,11 @@ static int serve(share_client *c, share_service *s)
 	printf("epoll_server: ended answered=%d\n", answered);
 	close(fds[2]);
 	close(loop);
-	return r == 0 ? 0 : failed("serving");
+	if (r < 0)
+		return failed("serving");
+	if (r > 0)
+		fprintf(stderr, "epoll_server: the broker is about to end\n");
+	return r;
 }
 
 static int ask(share_service *s, const char *text)

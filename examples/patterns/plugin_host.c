@@ -4,7 +4,8 @@
  * plugin_host: a program that uses the library, and loads a plug-in that does so as well, without
  * either knowing of the other.
  *
- *   plugin_host PLUGIN      PLUGIN is plugin_filter.so, beside this program
+ *   plugin_host PLUGIN      PLUGIN is ./plugin_filter.so in the folder of this program: without a
+ *                           slash it would be looked for where libraries are
  *
  * Both are linked with libshare.so.0, so there is one library in the process, whichever loads it
  * first. Each has a connection of its own, and hands memory over by a name, as two processes would:
@@ -53,7 +54,7 @@ int main(int argc, char **argv)
 	unsigned char *pixels;
 
 	if (argc != 2) {
-		fprintf(stderr, "usage: plugin_host PLUGIN\n");
+		fprintf(stderr, "usage: plugin_host ./plugin_filter.so\n");
 		return 2;
 	}
 	check(share_connect(getenv("SHARE_SOCKET") ? NULL : "embedded", &client) == 0,

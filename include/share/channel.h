@@ -578,8 +578,8 @@ int share_channel_take_back(share_channel *ch, share_message *out);
  * - of a consumer: share_recv(), until it answers SHARE_EAGAIN
  * - of a producer: share_send(), until it answers SHARE_EAGAIN or SHARE_ETIMEDOUT; and of those of
  *   share_channel_take_back(), share_channel_drain() and share_channel_flush() (time limit 0) that
- *   have answered SHARE_EAGAIN, each until it does so again. Draining and flushing are told when
- *   more messages are done with or were handed out, which need not be all
+ *   have answered SHARE_EAGAIN, each until it does so again, or draining or flushing is over (0).
+ *   These two are told when more messages are done with or were handed out, which need not be all
  *
  * So make each call that you wait with until it answers so, and poll then. It is readable at first.
  * A producer that is not to wait itself says so by `when_full`, or by SHARE_FULL_BLOCK with a

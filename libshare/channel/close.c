@@ -53,16 +53,17 @@ static int look_for_others(struct sender *sender, const struct goal *goal)
 
 static int wait_for_unlocking(struct sender *sender, const struct goal *goal, int64_t deadline)
 {
+	uint32_t call = goal->acknowledged ? READY_DRAIN : READY_FLUSH;
+	/* what an event loop is told is another thread's, if we wait */
+	bool looks_only = deadline_left(deadline) == 0;
+
 	while (!is_reached_unlocking(sender, goal)) {
 		int left = deadline_left(deadline), r = 0;
 
-		if (left == 0 &&
-		    (!sender_arm(sender, READY_DRAIN) || !is_reached_unlocking(sender, goal)))
+		if (left == 0 && (!sender_arm(sender, call) || !is_reached_unlocking(sender, goal)))
 			return SHARE_ETIMEDOUT;
-		if (left == 0) {
-			sender_disarm(sender, READY_DRAIN);
-			return 0;
-		}
+		if (left == 0)
+			break;
 		r = look_for_others(sender, goal);
 		if (r < 0)
 			return r;
@@ -75,6 +76,8 @@ static int wait_for_unlocking(struct sender *sender, const struct goal *goal, in
 		if (r < 0)
 			return r;
 	}
+	if (looks_only)
+		sender_disarm(sender, call);
 	return 0;
 }
 

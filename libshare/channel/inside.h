@@ -257,7 +257,7 @@ void sender_awake(struct sender *sender);
  * before it is looked for the last time whether it can be done; false: nobody wants to be told, so
  * that the look may be spared. */
 bool sender_arm(struct sender *sender, uint32_t call);
-/* The call has not answered so after all. */
+/* The call has not answered so after all: there is nothing to tell of it. */
 void sender_disarm(struct sender *sender, uint32_t call);
 /* Whether consumers are to ring for it. */
 bool sender_waits_to_tell(const struct sender *sender);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What the descriptor of a producer tells. Three calls may have to be made again: sending, for
+ * What the descriptor of a producer tells. Calls may have to be made again: sending, for
  * which there was no room, taking back, for which there was nothing, and draining or flushing,
  * which was not over. Each that has answered so is armed; when it may answer otherwise it is told,
  * and the descriptor is readable as long as something is told. It is not told any more once it has
- * answered so again. So a program hears of what it has asked for, and of nothing else.
+ * answered so again, or, to an event loop that asks whether it is over, that it is. So a program
+ * hears of what it has asked for, and of nothing else.
  *
  * Consumers ring once a sleep. So the sleep is announced before each look at what is armed, by who
  * arms it and by the background thread, which they ring for.
@@ -48,7 +49,7 @@ static void tell(struct sender *sender, uint32_t calls)
 
 bool sender_waits_to_tell(const struct sender *sender)
 {
-	return sender->ready.armed & (READY_SEND | READY_DRAIN);
+	return sender->ready.armed & (READY_SEND | READY_DRAIN | READY_FLUSH);
 }
 
 bool sender_arm(struct sender *sender, uint32_t call)
@@ -62,10 +63,12 @@ bool sender_arm(struct sender *sender, uint32_t call)
 	}
 	untell(sender, call);
 	sender->ready.armed |= call;
-	if (call == READY_DRAIN) {
+	if (call & (READY_DRAIN | READY_FLUSH)) {
 		ring_producer_get_stats(sender->ring, &s);
-		sender->ready.done = s.done;
-		sender->ready.waiting = s.waiting;
+		if (call == READY_DRAIN)
+			sender->ready.done = s.done;
+		else
+			sender->ready.waiting = s.waiting;
 	}
 	if (call != READY_TAKE_BACK)
 		ring_producer_sleep(sender->ring, true, &sleep);
@@ -74,6 +77,7 @@ bool sender_arm(struct sender *sender, uint32_t call)
 
 void sender_disarm(struct sender *sender, uint32_t call)
 {
+	untell(sender, call);
 	sender->ready.armed &= ~call;
 	sender_awake(sender);
 }
@@ -91,11 +95,12 @@ void sender_has_set_aside(struct sender *sender)
 void sender_found_room(struct sender *sender)
 {
 	sender->ready.armed &= ~(uint32_t)READY_REFUSED;
-	if (sender->ready.of_service)
-		untell(sender, READY_SEND);
-	else
+	if (sender->ready.of_service) {
+		sender_disarm(sender, READY_SEND);
+	} else {
 		tell(sender, READY_SEND);
-	sender_disarm(sender, READY_SEND);
+		sender_awake(sender);
+	}
 }
 
 static bool may_send(struct sender *sender)
@@ -104,13 +109,16 @@ static bool may_send(struct sender *sender)
 	       members_look_for_broker(sender->members) != 0;
 }
 
-static bool has_more_done(struct sender *sender)
+/* READY_DRAIN, READY_FLUSH: whichever may have got on. */
+static uint32_t got_on(struct sender *sender)
 {
 	struct ring_producer_stats s;
 
+	if (members_look_for_broker(sender->members) != 0)
+		return READY_DRAIN | READY_FLUSH;
 	ring_producer_get_stats(sender->ring, &s);
-	return s.done != sender->ready.done || s.waiting != sender->ready.waiting ||
-	       members_look_for_broker(sender->members) != 0;
+	return (s.done != sender->ready.done ? READY_DRAIN : 0) |
+	       (s.waiting != sender->ready.waiting ? READY_FLUSH : 0);
 }
 
 void sender_look_for_ready_unlocking(struct sender *sender, bool rang)
@@ -122,8 +130,8 @@ void sender_look_for_ready_unlocking(struct sender *sender, bool rang)
 		return;
 	ring_producer_sleep(sender->ring, true, &sleep);
 	sender_reclaim_unlocking(sender, true);
-	if (sender->ready.armed & READY_DRAIN && has_more_done(sender))
-		tell(sender, READY_DRAIN);
+	if (sender->ready.armed & (READY_DRAIN | READY_FLUSH))
+		tell(sender, got_on(sender));
 	/* one that drops others finds room by dropping, which is not for us to do */
 	if (sender->ready.armed & READY_SEND &&
 	    (sender->ch->shape.when_full == SHARE_FULL_DROP

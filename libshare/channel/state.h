@@ -195,11 +195,12 @@ struct background {
 enum ready {
 	READY_SEND = 1 << 0,
 	READY_TAKE_BACK = 1 << 1,
-	READY_DRAIN = 1 << 2, /* and flush */
-	READY_CALLS = READY_SEND | READY_TAKE_BACK | READY_DRAIN,
-	READY_REFUSED = 1 << 3, /* armed: sending was, before there was an event loop */
+	READY_DRAIN = 1 << 2,
+	READY_FLUSH = 1 << 3,
+	READY_CALLS = READY_SEND | READY_TAKE_BACK | READY_DRAIN | READY_FLUSH,
+	READY_REFUSED = 1 << 4, /* armed: sending was, before there was an event loop */
 	READY_UNKNOWN =
-	    1 << 4, /* told: it was just made, and any call may have been refused before */
+	    1 << 5, /* told: it was just made, and any call may have been refused before */
 };
 
 struct sender {
@@ -218,8 +219,8 @@ struct sender {
 	struct background background;
 	struct {
 		uint32_t armed, told; /* enum ready */
-		uint64_t done;        /* when draining was armed: how many were, */
-		uint32_t waiting;     /* and how many waited for consumers */
+		uint64_t done;        /* when draining was armed: how many were */
+		uint32_t waiting;     /* when flushing was: how many waited for consumers */
 		bool of_service;
 		bool came_back; /* of a service: something was set aside, and that was not said */
 	} ready;                /* what an event loop is told (ready.c) */

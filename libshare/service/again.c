@@ -75,8 +75,10 @@ static int make_descriptor_locked(share_service *s)
 		s->others = fd_close(s->others);
 		return r;
 	}
-	/* answers may be here that no receiver will find */
-	eventfd_write(s->others, 1);
+	/* answers may be here that no receiver will find; a worker, which has none, never reads it
+	 */
+	if (s->role == SHARE_CALLER)
+		eventfd_write(s->others, 1);
 	return 0;
 }
 

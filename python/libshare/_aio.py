@@ -58,8 +58,8 @@ def _end_soon(loop: Any, future: asyncio.Future[None]) -> None:
         loop.call_soon_threadsafe(_expire, future)
 
 
-def closing(thing: Any) -> None:
-    """Who waits for it looks again, and finds it closed."""
+def look_again(thing: Any) -> None:
+    """Whoever waits for it does so: it was closed, or others were told what they wait for."""
     with _lock:
         waiting = list(_waiting_for.get(thing, ()))
     for loop, future in waiting:

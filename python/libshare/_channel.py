@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -113,19 +114,19 @@ class _Pool:
         return member
 
 
-def tell_loops(cls: type) -> None:
-    """Closing an object ends the waits of event loops for it."""
-    close = cls.close
+def tell_loops(cls: type, name: str = "close") -> None:
+    """Once the method is over, tasks that wait for the object look again."""
+    method = getattr(cls, name)
 
-    def close_and_tell(self: Any) -> None:
+    @functools.wraps(method)
+    def do_and_tell(self: Any, *args: Any, **options: Any) -> Any:
         aio = sys.modules.get(f"{__package__}._aio")
-        close(self)
+        result = method(self, *args, **options)
         if aio is not None:
-            aio.closing(self)
+            aio.look_again(self)
+        return result
 
-    close_and_tell.__name__, close_and_tell.__doc__ = "close", close.__doc__
-    close_and_tell.__qualname__ = f"{cls.__name__}.close"
-    cls.close = close_and_tell
+    setattr(cls, name, do_and_tell)
 
 
 class _Closes:
@@ -164,6 +165,7 @@ extend(Worker)(_Closes)
 extend(Worker)(_Receives)
 for _cls in (Producer, Consumer, Caller, Worker):
     tell_loops(_cls)
+tell_loops(Producer, "drain")  # of what has answered that it is over nobody else is told
 
 
 @extend(Producer)

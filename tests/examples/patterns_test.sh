@@ -21,8 +21,13 @@ run_example acknowledged
 expect 0 '^acknowledged: done=9 given_up=1$'
 grep -qx 'acknowledged: nobody could do job 3, of 3 who tried' "$scratch/out"
 
-run_example plugin_host "$SHARE_TEST_BIN/plugin_filter.so"
+# as its usage says, in the folder of both
+run_example plugin_host
+plugin=$(sed -n 's/^usage: plugin_host //p' "$scratch/err")
+cd "$SHARE_TEST_BIN"
+run_example plugin_host "$plugin"
 expect 0 '^plugin_host: a pixel is 40$'
+cd - >/dev/null
 
 run_example share-run -- sh -c '
 	epoll_server & server=$!
@@ -57,3 +62,24 @@ wait $consumer || code=$?
 cp "$scratch/received" "$scratch/out"
 command=reconnect
 expect 0 '^reconnect: ended received=6 connections=2$'
+
+# A server says why it ends: the broker does.
+serve
+until sharectl status >/dev/null 2>&1; do
+	kill -0 $broker
+done
+: >"$scratch/server"
+epoll_server >"$scratch/server" 2>"$scratch/complaints" &
+server=$!
+until grep -qx 'epoll_server: ready' "$scratch/server"; do
+	kill -0 $server
+done
+run_example epoll_server ask "are you there"
+expect 0 '^epoll_server: ARE YOU THERE$'
+kill -TERM $broker
+code=0
+wait $server || code=$?
+cp "$scratch/complaints" "$scratch/err"
+command=epoll_server
+fails '^epoll_server: the broker is about to end$'
+wait $broker

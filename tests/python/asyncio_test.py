@@ -3,6 +3,7 @@
 
 import asyncio
 import pickle
+import select
 import threading
 
 import numpy as np
@@ -202,6 +203,22 @@ def test_a_producer_drains_while_the_loop_receives(pool):
             canceled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await canceled
+
+    run(main())
+
+
+def test_all_who_drain_are_told_that_it_is_over(pool):
+    async def main():
+        with pool.consumer("c", mode="queue") as rx, pool.producer("c") as tx:
+            await tx.send_async(meta="job")
+            message = await rx.recv_async()
+            drained = [asyncio.ensure_future(tx.drain_async()) for _ in range(2)]
+            await asyncio.sleep(0)
+            while select.select([tx], [], [], 0)[0]:  # until they have asked
+                await asyncio.sleep(0)
+            message.ack()
+            tx.drain(0)  # nothing is told any more then
+            await asyncio.gather(*drained)
 
     run(main())
 

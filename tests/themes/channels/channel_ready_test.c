@@ -175,9 +175,11 @@ static void drains(int (*done)(share_channel *ch, int timeout_ms))
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m[1]));
 	if (done == share_channel_drain)
 		check_ok(share_ack_many(m, 2, NULL));
+	expect_told(fd);
 	while (done(p, 0) == SHARE_EAGAIN)
 		expect_told(fd);
 	check_ok(done(p, 0));
+	check(!is_readable(fd, 0));
 	if (done != share_channel_drain)
 		check_ok(share_ack_many(m, 2, NULL));
 	share_channel_close(c);
@@ -192,6 +194,29 @@ Test(channel_ready, a_producer_is_told_of_what_was_acknowledged)
 Test(channel_ready, a_producer_is_told_that_consumers_have_room)
 {
 	drains(share_channel_flush);
+}
+
+Test(channel_ready, a_producer_that_has_flushed_is_told_of_what_is_acknowledged_after_that)
+{
+	share_channel_options o = small(SHARE_QUEUE, SHARE_FULL_FAIL);
+	share_message m = SHARE_MESSAGE_INIT;
+	share_channel *p = open_channel(client, SHARE_PRODUCER, &o), *c;
+	int fd = share_channel_get_fd(p);
+
+	send_number(p, 0);
+	until(share_channel_drain(p, 0) == SHARE_EAGAIN &&
+	      share_channel_flush(p, 0) == SHARE_EAGAIN && !is_readable(fd, 0));
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	expect_told(fd);
+	check_ok(share_channel_flush(p, 0));
+	check(!is_readable(fd, 0));
+	check_ok(share_ack(&m, NULL));
+	expect_told(fd);
+	check_ok(share_channel_drain(p, 0));
+	check(!is_readable(fd, 0));
+	share_channel_close(c);
+	share_channel_close(p);
 }
 
 /* The consumer looks whether somebody sleeps, and the producer sleeps, in every order. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* What the descriptor of a caller tells besides answers: that a call has failed, that there is room
- * for another one, and what has ended while another call was asked for. */
+ * for another one, and what has ended while another call was asked for; and that neither a caller
+ * nor a worker is told of anything that is not to be done. */
 
 #include <poll.h>
 #include <sys/wait.h>
@@ -16,6 +17,23 @@ static bool is_readable(int fd, int timeout_ms)
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	return poll(&p, 1, timeout_ms) == 1;
+}
+
+Test(service_ready, tells_a_worker_of_requests_until_there_is_none)
+{
+	int fd = share_service_get_fd(worker);
+	share_message m = SHARE_MESSAGE_INIT, none = SHARE_MESSAGE_INIT;
+	share_pending *p;
+
+	for (int i = 0; i < 3; i++) {
+		until(share_next_request(worker, 0, NULL, &none) == SHARE_EAGAIN &&
+		      !is_readable(fd, 0));
+		p = ask_for(caller, i);
+		check(is_readable(fd, FOREVER));
+		m = next_of(worker, i);
+		check_ok(answer(&m));
+		expect_answer(p, i);
+	}
 }
 
 /* Looks after the call until nothing more is told; SHARE_EAGAIN then. */
