@@ -402,18 +402,20 @@ def collect() -> int:
         kept = 0
         for by_name in _published.values():
             for name in list(by_name):
-                by_name[name] = [a for a in by_name[name] if not _is_free(a)]
+                by_name[name] = [a for a in by_name[name] if _is_free(a) is False]
                 kept += len(by_name[name])
                 if not by_name[name]:
                     del by_name[name]
         return kept
 
 
-def _is_free(array: Array) -> bool:
+def _is_free(array: Array) -> bool | None:
+    """Whether only this process has it; None: that cannot be known (the connection is lost, for example),
+    so it may not be written to, and there is no use in keeping it."""
     try:
         return array.reclaim(timeout=0)
-    except Error:  # its client is closed, or the connection is lost
-        return True
+    except Error:
+        return None
 
 
 def _roomy(size: int) -> int:
@@ -425,9 +427,13 @@ def _roomy(size: int) -> int:
 def _memory_for(pool: Pool, name: str, size: int) -> Array:
     with _lock:
         kept = _published.get(pool, {}).get(name, [])
-        for array in kept:
-            if size <= array.nbytes <= 2 * _roomy(size) and _is_free(array) and not array.closed:
+        for array in list(kept):
+            if not size <= array.nbytes <= 2 * _roomy(size):
+                continue
+            is_free = _is_free(array)
+            if is_free is not False:
                 kept.remove(array)
+            if is_free and not array.closed:
                 return array
     try:
         return pool.alloc(_roomy(size))

@@ -15,6 +15,7 @@ import sys
 import pytest
 
 import libshare
+from conftest import until
 
 pa = pytest.importorskip("pyarrow", reason="there is no pyarrow here")
 
@@ -239,6 +240,27 @@ def test_versions_that_replace_each_other_take_turns_in_warm_memory(client, pool
     la.publish(pool, "t", pa.table({"x": [1] * 50 * N}))
     client.unpublish("t")
     assert la.collect() == 0 and client.inspect("buffers") == []
+
+
+def test_what_readers_have_is_not_written_to_when_the_broker_is_gone():
+    with libshare.connect("embedded") as owner, libshare.connect(owner.address) as client, \
+            libshare.connect(owner.address) as other, client.pool("test", kind="host", limit="16MiB") as pool:
+        la.publish(pool, "t", pa.table({"x": [1] * N}))
+        held = la.lookup(other, "t")
+        owner.close()
+
+        def is_gone():
+            try:
+                la.publish(pool, "t", pa.table({"x": [2] * N}))
+            except libshare.Error:
+                return True
+            return False
+
+        until(is_gone)
+        assert held["x"].to_pylist() == [1] * N
+        with pytest.raises(libshare.Error):
+            la.publish(pool, "t", pa.table({"x": [3] * N}))
+        assert held["x"].to_pylist() == [1] * N and la.collect() == 0
 
 
 def test_what_is_writable_or_unwanted_is_not_kept(client, pool):
