@@ -13,8 +13,9 @@ long as anything that was made of it without a copy.
 
 In the pool, a table is a header, the schema as Arrow's IPC writes it, and for each column where its
 buffers lie, each at a multiple of 64 bytes. Columns of columns (lists, structs, maps, unions, runs)
-are a stream of Arrow's IPC behind that, whose buffers lie at multiples of 8. What others put into a
-pool as a stream or a file of Arrow's IPC is read as well.
+are a stream of Arrow's IPC behind that, whose buffers lie at multiples of 8. A table without columns is
+such a stream, which has the number of its rows. What others put into a pool as a stream or a file of
+Arrow's IPC is read as well.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def _as_table(source: Any) -> pa.Table:
     except (TypeError, ValueError, pa.ArrowException) as e:
         if hasattr(source, "to_frame"):
             raise TypeError("a Series is one column, and a table is needed: to_frame() makes one") from e
-        if isinstance(e, (ValueError, pa.ArrowException)) and hasattr(source, "columns"):
-            raise TableError(f"Arrow has no type for what is in this table: {e}") from e
+        if isinstance(source, dict) or hasattr(source, "columns"):
+            raise TableError(f"pyarrow cannot make a table of this {type(source).__name__!r}: {e}") from e
         raise TypeError(f"a table of pyarrow, polars, DuckDB or pandas is needed, or what has "
                         f"__arrow_c_stream__(), not {type(source).__name__!r}") from e
 
@@ -89,6 +90,44 @@ def _is_flat(kind: pa.DataType) -> bool:
     return kind.num_fields == 0 and not pa.types.is_nested(kind)
 
 
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _offset_type(kind: pa.DataType) -> pa.DataType | None:
+    """What the offsets of strings of that type are; None: the type has none."""
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return pa.int64()
+    return pa.int32() if pa.types.is_string(kind) or pa.types.is_binary(kind) else None
+
+
+def _is_kept(kind: pa.DataType, found: pa.DataType) -> bool:
+    """Whether a column of that type is there again when found is what its schema says in Arrow's IPC. An
+    extension type that this process has not registered is found as its storage, and its name as
+    metadata of the field."""
+    if kind == found:
+        return True
+    if isinstance(kind, pa.BaseExtensionType):
+        return not isinstance(found, pa.BaseExtensionType) and _is_kept(kind.storage_type, found)
+    count = kind.num_fields
+    return bool(count > 0 and kind.id == found.id and count == found.num_fields
+                and all(_is_kept(kind.field(i).type, found.field(i).type) for i in range(count)))
+
+
+def _schema_of(table: pa.Table) -> pa.Buffer:
+    """Its schema as Arrow's IPC writes it, in which a dictionary has one type less than it may have."""
+    schema = table.schema.serialize()
+    try:
+        kept = pa.ipc.read_schema(schema)
+    except (TypeError, ValueError, pa.ArrowException) as e:
+        raise TableError(f"a column has a type that Arrow's IPC does not keep: {e}") from e
+    for field, found in zip(table.schema, kept):
+        if not _is_kept(field.type, found.type):
+            raise TableError(f"a column has a type that Arrow's IPC does not keep: {field.name!r} is {field.type}, and "
+                             f"would be {found.type}")
+    return schema
+
+
 def _bits(buffer: pa.Buffer, start: int, count: int) -> Any:
     """That many bits of a bitmap from that one on, as bytes that begin with it."""
     first, last = start // 8, (start + count + 7) // 8
@@ -98,10 +137,9 @@ def _bits(buffer: pa.Buffer, start: int, count: int) -> Any:
     return (int.from_bytes(part, "little") >> start % 8).to_bytes(last - first, "little")
 
 
-def _offsets(buffer: pa.Buffer | None, kind: pa.DataType, start: int, count: int) -> tuple[Any, int, int]:
+def _offsets(buffer: pa.Buffer | None, width: pa.DataType, start: int, count: int) -> tuple[Any, int, int]:
     """The offsets of that many strings from that one on, so that they begin with 0; and the first and
     the last as they were."""
-    width = pa.int64() if kind in (pa.large_string(), pa.large_binary()) else pa.int32()
     size = width.bit_width // 8
     if count == 0 or buffer is None:
         return bytes(size * (count + 1)), 0, 0
@@ -124,11 +162,11 @@ def _buffers(a: pa.Array) -> list[Any]:
     found = [_bits(valid, start, count) if valid is not None and a.null_count else None]
     if pa.types.is_boolean(kind):
         return [*found, _bits(rest[0], start, count) if count else b""]
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+    if _is_view(kind):
         return [*found, rest[0].slice(start * 16, count * 16) if count else b"", *rest[1:]]
-    if (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind)
-            or pa.types.is_large_binary(kind)):
-        offsets, first, last = _offsets(rest[0], kind, start, count)
+    offset = _offset_type(kind)
+    if offset is not None:
+        offsets, first, last = _offsets(rest[0], offset, start, count)
         return [*found, offsets, rest[1].slice(first, last - first) if last > first else b""]
     width = kind.bit_width // 8
     return [*found, rest[0].slice(start * width, count * width) if count and width else b""]
@@ -138,6 +176,7 @@ class _Plan:
     """What is to be written, and where: known before there is memory for it."""
 
     def __init__(self, table: pa.Table):
+        self._schema = _schema_of(table)
         self._parts: list[tuple[int, Any]] = []  # at which place which bytes, in order
         self._end = 0
         self._numbers = numbers_array("q")
@@ -156,7 +195,6 @@ class _Plan:
         self._others = (pa.Table.from_arrays([table.column(i) for i in others],
                                              schema=pa.schema([table.schema.field(i) for i in others]))
                         if others else None)
-        self._schema = table.schema.serialize()
         stream = 0
         if self._others is not None:
             counter = pa.MockOutputStream()
@@ -195,7 +233,8 @@ class _Plan:
                 self._numbers.append(buffer.size if isinstance(buffer, pa.Buffer) else len(buffer))
         if is_dictionary:
             values = a.dictionary
-            key = str(values.type), len(values), values.offset, tuple(b and b.address for b in values.buffers())
+            addresses = tuple(b.address if b is not None else None for b in values.buffers())
+            key = str(values.type), len(values), values.offset, addresses
             known = self._dictionaries.get(key)
             self._numbers.append(len(self._dictionaries) if known is None else known)
             if known is None:
@@ -228,9 +267,11 @@ class _Plan:
 
 
 class _Stream:
-    """The same for a table that is compressed: it is written as a stream, whose size is known then."""
+    """The same for a table that is compressed or has no columns: it is written as a stream, whose size is
+    known then."""
 
-    def __init__(self, table: pa.Table, compression: str):
+    def __init__(self, table: pa.Table, compression: str | None):
+        _schema_of(table)
         with pa.BufferOutputStream() as sink:
             _write_stream(sink, table, compression)
             self._content = sink.getvalue()
@@ -247,8 +288,10 @@ def _write_stream(sink: Any, table: pa.Table, compression: str | None = None) ->
 
 
 def _planned(source: Any, compression: str | None) -> Any:
+    if compression not in (None, "zstd", "lz4"):
+        raise TableError(f'compression is "zstd", "lz4" or None, not {compression!r}')
     table = _as_table(source)
-    return _Plan(table) if compression is None else _Stream(table, compression)
+    return _Plan(table) if compression is None and table.num_columns else _Stream(table, compression)
 
 
 def to_pool(pool: Pool, table: Any, *, compression: str | None = None) -> Array:
@@ -260,8 +303,9 @@ def to_pool(pool: Pool, table: Any, *, compression: str | None = None) -> Array:
     packed before its size is known, so it is copied once more, and every reader unpacks all of it
     into memory of its own.
 
-    TypeError: that is no table. TableError: its values have no type in Arrow, or lie on a GPU.
-    OutOfMemory.
+    TypeError: that is no table. TableError: its values have no type in Arrow, or one that Arrow's IPC does
+    not keep (a dictionary of dictionaries, or of an extension type), or lie on a GPU; or there is no
+    such compression. OutOfMemory.
     """
     plan = _planned(table, compression)
     if pool.on_gpu:
@@ -273,6 +317,38 @@ def to_pool(pool: Pool, table: Any, *, compression: str | None = None) -> Array:
 
 # ------------------------------------------------------------------------------------------------
 # Reading
+
+
+def _least(kind: pa.DataType, length: int) -> list[int]:
+    """How large each buffer of a flat array is at least. ValueError: this module writes no such type."""
+    bits = -(-length // 8)
+    if pa.types.is_null(kind):
+        return [0]
+    if pa.types.is_dictionary(kind):
+        kind = kind.index_type
+    if pa.types.is_boolean(kind):
+        return [bits, bits]
+    if _is_view(kind):
+        return [bits, 16 * length]
+    offset = _offset_type(kind)
+    if offset is not None:
+        return [bits, offset.bit_width // 8 * (length + 1), 0]
+    return [bits, kind.bit_width // 8 * length]
+
+
+def _check(kind: pa.DataType, length: int, nulls: int, buffers: list[pa.Buffer | None]) -> None:
+    """Arrow relies on this, without a look, for some types: others could end this process otherwise."""
+    least = _least(kind, length)
+    if len(buffers) != len(least) and not (_is_view(kind) and len(buffers) > len(least)):
+        raise ValueError(f"{kind} has another number of buffers")
+    if pa.types.is_null(kind):
+        if nulls != length or buffers[0] is not None:
+            raise ValueError("what is null has values")
+        return
+    if (nulls and buffers[0] is None) or any(buffer is None for buffer in buffers[1:]):
+        raise ValueError("a buffer is missing")
+    if any(buffer is not None and buffer.size < size for buffer, size in zip(buffers, least)):
+        raise ValueError("a buffer is too small")
 
 
 class _Reader:
@@ -289,13 +365,15 @@ class _Reader:
         self._others: Iterator[Any] = iter(())
         if stream:
             with pa.ipc.open_stream(whole.slice(start + size, stream)) as reader:
-                self._others = iter(reader.read_all().columns)
+                others = reader.read_all()
+            others.validate()
+            self._others = iter(others.columns)
 
     def _buffer(self) -> pa.Buffer | None:
         at, size = next(self._numbers), next(self._numbers)
         if at == _NO_BUFFER:
             return None
-        if at < 0 or size < 0 or at + size > self._data.size:
+        if at < 0 or size < 0 or at + size > self._data.size or at % _ALIGNMENT:
             raise ValueError("a buffer lies elsewhere")
         return self._data.slice(at, size)
 
@@ -306,6 +384,7 @@ class _Reader:
         if not 0 <= nulls <= length:
             raise ValueError("its lengths make no sense")
         buffers = [self._buffer() for _ in range(count)]
+        _check(kind, length, nulls, buffers)
         if not pa.types.is_dictionary(kind):
             return pa.Array.from_buffers(kind, length, buffers, nulls)
         number = next(self._numbers)
@@ -326,8 +405,13 @@ class _Reader:
                 column = next(self._others)
                 if column.type != field.type:
                     raise ValueError("its columns are not those of its schema")
+            elif _is_flat(field.type):
+                arrays = [self._array(field.type) for _ in range(chunks)]
+                if sum(map(len, arrays)) >= 1 << 63:
+                    raise ValueError("its lengths make no sense")
+                column = pa.chunked_array(arrays, field.type)
             else:
-                column = pa.chunked_array([self._array(field.type) for _ in range(chunks)], field.type)
+                raise ValueError("its columns are not those of its schema")
             columns.append(column)
         # which checks lengths and sizes, and reads no values
         return pa.Table.from_arrays(columns, schema=self._schema)
@@ -354,10 +438,14 @@ def table_of(array: Array) -> pa.Table:
             return _Reader(whole).read()
         if first.startswith(b"\xff\xff\xff\xff"):
             with pa.ipc.open_stream(whole) as stream:
-                return stream.read_all()
+                table = stream.read_all()
+            table.validate()
+            return table
         if first.startswith(b"ARROW1"):
             with pa.ipc.open_file(whole) as file:
-                return file.read_all()
+                table = file.read_all()
+            table.validate()
+            return table
     except (ValueError, TypeError, KeyError, IndexError, StopIteration, OverflowError, NotImplementedError,
             OSError, MemoryError, struct.error, pa.ArrowException) as e:
         raise TableError(f"the table is damaged, or of another version: {e}") from e

@@ -127,6 +127,18 @@ def test_what_several_columns_have_is_there_once(pool):
 def test_tables_without_columns_or_rows(pool):
     for table in (pa.table({}), flat().slice(0, 0), nested().slice(0, 0), pa.table({"a": pa.chunked_array([], pa.int8())})):
         same(la.table_of(la.to_pool(pool, table)), table)
+        same(la.table_of(la.to_pool(pool, table, compression="zstd")), table)
+    for compression in (None, "zstd"):
+        rows = la.table_of(la.to_pool(pool, pa.table({"a": [1, 2, 3]}).select([]), compression=compression))
+        assert (rows.num_rows, rows.num_columns) == (3, 0)
+
+
+def test_dictionaries_may_be_empty(pool):
+    nothing = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), pa.array([], pa.string()))
+    for values in (nothing, nothing.slice(0, 0), pa.array(["", ""]).dictionary_encode(),
+                   pa.DictionaryArray.from_arrays(pa.array([None], pa.int8()), pa.array([], pa.bool_()))):
+        table = pa.table({"d": pa.chunked_array([values, values])})
+        same(la.table_of(la.to_pool(pool, table)), table)
 
 
 class Celsius(pa.ExtensionType):
@@ -155,6 +167,26 @@ def test_types_of_others_are_what_the_reader_knows_of_them(pool):
         pa.unregister_extension_type("libshare.test.celsius")
 
 
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_types_that_readers_would_not_have_are_refused(client, pool, compression):
+    places = pa.array([0, 1, None])
+    twice = pa.DictionaryArray.from_arrays(places, pa.array(["a", "b"]).dictionary_encode())
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"1" * 16, b"2" * 16], pa.binary(16)))
+    degrees = pa.ExtensionArray.from_storage(Celsius(), pa.array([1.5, 2], pa.float32()))
+    for column in (twice, pa.DictionaryArray.from_arrays(places, uuids), pa.DictionaryArray.from_arrays(places, degrees)):
+        for wrong in (column, pa.StructArray.from_arrays([column], ["in"]),
+                      pa.ListArray.from_arrays(pa.array([0, 3], pa.int32()), column)):
+            with pytest.raises(la.TableError, match="a column has a type that Arrow's IPC does not keep"):
+                la.publish(pool, "t", pa.table({"right": pa.array([1] * len(wrong)), "wrong": wrong}), compression=compression)
+    table = pa.table({"uuid": uuids, "in": pa.StructArray.from_arrays([uuids], ["uuid"]),
+                      "words": pa.array(["a", "b"]).dictionary_encode()})
+    same(la.table_of(la.to_pool(pool, table, compression=compression)), table)
+    unknown = pa.table({"t": pa.StructArray.from_arrays([degrees], ["degrees"])})
+    found = la.table_of(la.to_pool(pool, unknown, compression=compression))
+    assert found["t"].type.field(0).type == pa.float32()
+    assert client.inspect("names") == []
+
+
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_what_is_compressed_is_smaller_and_unpacked_by_the_reader(client, pool, compression):
     table = pa.concat_tables([flat().select(["int32", "string"])] * 10).combine_chunks()
@@ -165,8 +197,9 @@ def test_what_is_compressed_is_smaller_and_unpacked_by_the_reader(client, pool, 
     assert not any(lies_in(b.address, there) for c in found.columns for b in buffers(c))
     client.unpublish("t")
     la.collect()
-    with pytest.raises(ValueError, match="zork"):
-        la.to_pool(pool, table, compression="zork")
+    for wrong in ("zork", "gzip", "LZ4", 5):
+        with pytest.raises(la.TableError, match=f'"lz4" or None, not {wrong!r}'):
+            la.to_pool(pool, table, compression=wrong)
 
 
 def test_what_others_wrote_as_arrow_is_read_in_place(pool):
@@ -300,7 +333,67 @@ def test_what_is_no_table_says_what_is(client, pool):
         la.table_of(pool.array(b"ShArrow2" + bytes(100)))
     with pytest.raises(la.TableError, match="one after the other"):
         la.table_of(pool.zeros(100, "uint8")[::2])
+    for wrong, words in (({"a": [1], "b": [1, 2]}, "'dict': .* expected length 1"), ({"a": [object()]}, "'dict': .*object")):
+        with pytest.raises(la.TableError, match=f"cannot make a table of this {words}"):
+            la.publish(pool, "t", wrong)
     assert issubclass(la.TableError, libshare.Error) and issubclass(la.TableError, ValueError)
+
+
+WRONG = (-(2**63), -2, -1, 0, 1, 3, 8, 64, 1 << 20, 1 << 31, 1 << 40, 1 << 62, 2**63 - 1)
+
+
+def test_each_number_of_each_type_may_be_wrong(pool):
+    wanted = flat().slice(0, 20)
+    wanted = wanted.append_column("intervals", pa.array([(1, 2, 3), None] * 10, pa.month_day_nano_interval()))
+    wanted = wanted.append_column("of no bytes", pa.array([b"", None] * 10, pa.binary(0)))
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"1" * 16, None] * 10, pa.binary(16)))
+    wanted = wanted.append_column("uuid", uuids)
+    for name in wanted.column_names:
+        table = wanted.select([name])
+        array = la.to_pool(pool, table)
+        good = bytes(array.tobytes())
+        head = struct.unpack_from("<8sQQQQ", good)
+        start = 40 + -(-head[1] // 64) * 64
+        refused = 0
+        for at in range(start, start + 8 * head[2], 8):
+            for wrong in WRONG:
+                array.copy_from(good[:at] + struct.pack("<q", wrong) + good[at + 8 :])
+                try:
+                    found = la.table_of(array)
+                except la.TableError:
+                    refused += 1
+                    continue
+                assert found.schema == table.schema
+                try:
+                    found.validate(full=True)
+                except pa.ArrowInvalid:
+                    continue
+                assert found.slice(0, 100).to_pylist() is not None
+        assert refused > 3 * head[2], name
+
+
+def test_lengths_of_a_column_are_not_larger_together_than_a_number_may_be(pool):
+    table = pa.table({"n": pa.chunked_array([pa.nulls(1), pa.nulls(1)])})
+    array = la.to_pool(pool, table)
+    good = bytes(array.tobytes())
+    chunk = struct.pack("<qqqqq", 1, 1, 1, -1, 0)  # the length, how many are null, buffers, and that one
+    assert good.count(chunk) == 2
+    array.copy_from(good.replace(chunk, struct.pack("<qqqqq", 1 << 62, 1 << 62, 1, -1, 0)))
+    with pytest.raises(la.TableError, match="lengths"):
+        la.table_of(array)
+
+
+def test_columns_of_others_are_checked_as_ours_are(pool):
+    """Offsets that end behind what they are for, in a stream of Arrow's IPC and in that of a table."""
+    table = pa.table({"list": pa.array([[1, 2], [3]], pa.list_(pa.int32()))})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    for good in (sink.getvalue().to_pybytes(), bytes(la.to_pool(pool, table).tobytes())):
+        offsets = struct.pack("<iii", 0, 2, 3)
+        assert good.count(offsets) == 1
+        with pytest.raises(la.TableError):
+            la.table_of(pool.array(good.replace(offsets, struct.pack("<iii", 0, 2, 1 << 20))))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -398,8 +491,14 @@ def test_pandas_reads_in_place_and_its_frames_are_tables(client, pool):
         assert lies_in(pa.chunked_array(in_place[name].array.__arrow_array__()).chunk(0).buffers()[1].address, there)
     with pytest.raises(TypeError, match=r"to_frame\(\)"):
         la.publish(pool, "t", frame["i"])
-    with pytest.raises(la.TableError, match="no type"):
-        la.publish(pool, "t", pd.DataFrame({"mixed": [1, "x", object()]}))
+    for wrong, words in ((pd.DataFrame({"mixed": [1, "x", object()]}), "mixed"),
+                         (pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 1])}), "Sparse pandas data"),
+                         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate column names")):
+        with pytest.raises(la.TableError, match=f"cannot make a table of this 'DataFrame': .*{words}"):
+            la.publish(pool, "t", wrong)
+    rows = pd.DataFrame(index=range(5))
+    la.publish(pool, "t", rows)
+    pd.testing.assert_frame_equal(la.lookup(client, "t").to_pandas(), rows)
     client.unpublish("t")
     la.collect()
 
