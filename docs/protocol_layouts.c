@@ -120,11 +120,13 @@ static const struct field entry[] = {
 static const struct field ledger[] = {
     FIELD(channel_ledger, sleeping, "enum channel_sleep, of the consumer, as `waiting`"),
     FIELD(channel_ledger, receives_no_more, "not 0: `taken` is final"),
+    FIELD(channel_ledger, rejected,
+	  "messages; counted after that is said in the row, so that a producer that sends looks "
+	  "there"),
     FIELD(channel_ledger, bell, "futex of producers that wait; counts"),
-    FIELD(channel_ledger, received, "messages; a count for people, as the next three"),
+    FIELD(channel_ledger, received, "messages; a count for people, as the next two"),
     FIELD(channel_ledger, acknowledged, "messages, those that were rejected among them"),
     FIELD(channel_ledger, lost, "messages"),
-    FIELD(channel_ledger, rejected, "messages"),
 };
 static const struct field row[] = {
     FIELD(channel_row, producer, "member it is about; the rest is zero then"),

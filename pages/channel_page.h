@@ -179,10 +179,12 @@ struct channel_ledger {
 	/* Not 0: `taken` is final. What it has taken is its own until it has acknowledged it, the
 	 * rest is not. Beside what producers look at in any case. */
 	_Atomic uint32_t receives_no_more;
+	/* Messages that it has given back, which are among the acknowledged. A queue's producer
+	 * looks at it before it sends, so it is counted after that is said of the message. */
+	_Atomic uint64_t rejected;
 	_Alignas(64) _Atomic uint32_t bell; /* futex of producers that wait; counts */
-	/* Messages, for people who look at the channel; beside what nobody looks at all the time.
-	 * Those that were rejected are among the acknowledged. */
-	_Atomic uint64_t received, acknowledged, lost, rejected;
+	/* Messages, for people who look; beside what nobody looks at all the time. */
+	_Atomic uint64_t received, acknowledged, lost;
 };
 _Static_assert(sizeof(struct channel_ledger) == 128, "two cache lines");
 

@@ -539,8 +539,9 @@ bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member
 		return false;
 	/* among those that it does not hold any more, for older brokers that look at it */
 	channel_add(&c->ledger->acknowledged, 1);
-	channel_add(&c->ledger->rejected, 1);
 	write_rejection(c, s, ticket, version, deliveries, retained);
+	/* who sees the count sees what was said */
+	atomic_store_explicit(&c->ledger->rejected, c->ledger->rejected + 1, memory_order_release);
 	return true;
 }
 

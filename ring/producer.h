@@ -66,9 +66,10 @@ struct ring_peer {
 	struct ring_owner *owner;
 	uint64_t taken; /* as far as we know */
 	uint64_t acknowledged, progress;
-	uint32_t load; /* tickets it has to acknowledge, if it is the one they were sent to */
-	uint32_t rung; /* for which of its sleeps */
-	bool known;    /* its row is about us */
+	uint64_t rejected; /* of its count: what it had given back when we looked last */
+	uint32_t load;     /* tickets it has to acknowledge, if it is the one they were sent to */
+	uint32_t rung;     /* for which of its sleeps */
+	bool known;        /* its row is about us */
 };
 
 struct ring_producer {

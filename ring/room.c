@@ -68,6 +68,28 @@ uint32_t ring_choose(struct ring_producer *p, bool with_room, uint64_t rather_no
 	return best;
 }
 
+/* What somebody has given back comes before what is sent now, wherever it is in its lane. */
+static void look_for_rejected(struct ring_producer *p)
+{
+	for (uint64_t who = p->busy & (p->consumers.admitted | p->consumers.leaving); who;
+	     who &= who - 1) {
+		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
+		struct ring_peer *peer = &p->peers[consumer];
+		uint64_t rejected =
+		    atomic_load_explicit(&peer->ledger->rejected, memory_order_acquire);
+
+		if (rejected == peer->rejected || MUTATION(send_before_what_was_rejected))
+			continue;
+		peer->rejected = rejected;
+		/* the newest first, so that they are in front of the backlog in their order */
+		for (uint16_t t = p->lists[consumer].last, previous; t != TICKET_NONE;
+		     t = previous) {
+			previous = p->tickets[t].previous;
+			ring_observe(p, t, false);
+		}
+	}
+}
+
 /* So that the load of everybody is what it is, as far as they acknowledge in order. Where there is
  * no choice it does not matter. */
 static void look_at_loads(struct ring_producer *p)
@@ -254,6 +276,7 @@ static int find_in_queue(struct ring_producer *p, uint32_t *lane)
 {
 	struct ring_list *backlog = &p->lists[LIST_BACKLOG];
 
+	look_for_rejected(p);
 	look_at_loads(p);
 	ring_deliver_backlog(p);
 	if (backlog->n == 0 && (*lane = ring_choose(p, true, 0)) != CHANNEL_MEMBERS_MAX)

@@ -179,6 +179,60 @@ Test(ring_reject, what_is_rejected_waits_for_room_before_what_is_sent_later)
 	so_many_come_back(6);
 }
 
+Test(ring_reject, it_comes_before_what_is_sent_later)
+{
+	queue(1);
+	sends(7);
+	receives(0, 7);
+	rejects(0);
+	sends(8);
+	receives_again(0, 7, 2);
+	acks(0);
+	uses(0, 8);
+	so_many_come_back(2);
+}
+
+Test(ring_reject, so_it_does_though_its_consumer_holds_older_ones)
+{
+	struct ring_message first;
+
+	queue(1);
+	for (uint64_t i = 0; i < 3; i++)
+		sends(i);
+	receives(0, 0);
+	first = message;
+	for (uint64_t i = 1; i < 3; i++) {
+		receives(0, i);
+		rejects(0);
+	}
+	sends(3);
+	for (uint64_t i = 1; i < 3; i++) {
+		receives_again(0, i, 2);
+		acks(0);
+	}
+	uses(0, 3);
+	acks_this(0, &first, 0, false);
+	so_many_come_back(4);
+}
+
+Test(ring_reject, so_it_does_though_its_consumer_is_closing_the_channel)
+{
+	struct ring_message m;
+
+	queue(2);
+	sends(7);
+	receives(1, 7);
+	m = message;
+	ring_consumer_receives_no_more(consumers[1]);
+	nothing_comes_back();
+	rejects_this(1, &m);
+	sends(8);
+	receives_again(0, 7, 2);
+	acks(0);
+	uses(0, 8);
+	so_many_come_back(2);
+}
+
 Test(ring_reject, who_dies_right_after_it_has_had_it_once)
 {
 	queue(1);
