@@ -113,8 +113,32 @@ uint64_t ring_taken(struct ring_producer *p, uint32_t consumer)
 	return peer->taken;
 }
 
-/* Given back: it goes to others. Not so, and nothing is said, if it is not this one's any more, or
- * what is meant is an earlier delivery of what it has now. */
+/* By one who was left behind with it: others have it already. Who has rejected it before, and had
+ * it once more then, may have said so of the earlier delivery, and use it still. */
+static bool observe_rejection_of_others(struct ring_producer *p, uint16_t ticket, uint32_t consumer,
+					uint64_t word)
+{
+	struct ring_ticket *t = &p->tickets[ticket];
+
+	if (t->refused & RING_BIT(consumer) && !MUTATION(heed_who_has_refused))
+		return false;
+	t->pending &= ~RING_BIT(consumer);
+	if (word & CHANNEL_ACK_RETAINED)
+		t->retained = true;
+	p->peers[consumer].acknowledged++;
+	return true;
+}
+
+/* What a consumer takes and is left behind with gives it back unseen, which is no rejection by its
+ * program. One by the program that is seen only then cannot be told from that. */
+static bool counts_as_rejected(const struct ring_peer *peer)
+{
+	return atomic_load_explicit(&peer->admission->left_behind, memory_order_relaxed) !=
+	       peer->owner->member;
+}
+
+/* Given back: it goes to others. Not so, and nothing is said, if what is meant is an earlier
+ * delivery of what it has now. */
 static bool observe_rejection(struct ring_producer *p, uint16_t ticket, uint32_t consumer,
 			      uint64_t word)
 {
@@ -122,8 +146,10 @@ static bool observe_rejection(struct ring_producer *p, uint16_t ticket, uint32_t
 	struct ring_peer *peer = &p->peers[consumer];
 	uint64_t size_deliveries;
 
-	if (!ring_is_queue(p) || t->list != consumer)
+	if (!ring_is_queue(p))
 		return false;
+	if (t->list != consumer)
+		return observe_rejection_of_others(p, ticket, consumer, word);
 	size_deliveries = ring_load(&ring_copy_of(p, ticket)->size_deliveries);
 	if ((word & CHANNEL_ACK_DELIVERY) != CHANNEL_SMALL(size_deliveries) &&
 	    !MUTATION(heed_old_rejection))
@@ -135,7 +161,8 @@ static bool observe_rejection(struct ring_producer *p, uint16_t ticket, uint32_t
 	peer->acknowledged++;
 	if (peer->load > 0)
 		peer->load--;
-	channel_add(&p->header->rejected, 1);
+	if (counts_as_rejected(peer))
+		channel_add(&p->header->rejected, 1);
 	ring_give_to_others(p, ticket, true);
 	return true;
 }

@@ -175,10 +175,11 @@ Test(ring_run, in_a_queue_others_get_it_then)
 		acks(1);
 	}
 	so_many_come_back(3);
+	cr_assert_eq(stats().rejected, 0, "no program has rejected anything");
 }
 
 /* The same, but the producer has looked before that: what is said then is about what others have
- * by now, and means nothing. */
+ * by now, and that this one does not use it. */
 Test(ring_run, others_may_have_it_already)
 {
 	rig(CHANNEL_QUEUE, SHARE_FULL_BLOCK, 1);
@@ -192,9 +193,26 @@ Test(ring_run, others_may_have_it_already)
 	nothing_comes_back();
 	cr_assert_eq(try_receive(1), 1);
 	acks(1);
-	nothing_comes_back();
-	ring_producer_dismiss(producers[0], 0, true);
 	so_many_come_back(1);
+	ring_producer_dismiss(producers[0], 0, true);
+	nothing_comes_back();
+}
+
+Test(ring_run, so_memory_is_back_though_who_was_left_behind_stays)
+{
+	rig(CHANNEL_QUEUE, SHARE_FULL_BLOCK, 1);
+	sends(0);
+	row()->taken = 1;
+	ring_producer_dismiss(producers[0], 0, false);
+	consumer_comes(1, false);
+	row()->taken = 0;
+	receives(1, 0);
+	acks(1);
+	nothing_comes_back(); /* the first one may use it, for all that is known */
+	cr_assert_eq(try_receive(0), -ESTALE);
+	comes_back(0);
+	cr_assert_not(returned.set_aside);
+	cr_assert_eq(stats().in_flight, 0);
 }
 
 /* The first half of dropping it: who has taken it is looked at next. */

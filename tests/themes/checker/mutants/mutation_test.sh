@@ -247,6 +247,7 @@ c copy_of_no_lane                 ring_copies_test
 c mark_after_return               ring_copies_test
 c rejected_is_acknowledged        ring_reject_test channels
 c heed_old_rejection              ring_reject_test
+c heed_who_has_refused            ring_reject_test
 c give_back_to_who_rejected       ring_reject_test
 c send_before_what_was_rejected   ring_reject_test
 c reject_at_once                  channel_reject_test
