@@ -169,6 +169,9 @@ static int take_run(struct receiver *receiver, share_message *out, size_t stride
 		return fail_system(-ENOMEM, "receiving a message");
 	while ((r = ring_consumer_receive_run(receiver->ring, &row, m, n, &lost)) == -ESTALE)
 		receiver_become_stale(receiver);
+	if (r > 0 && receiver->stale)
+		receiver->before_stale -=
+		    (uint64_t)r < receiver->before_stale ? (uint64_t)r : receiver->before_stale;
 	for (int i = 0; i < r; i++, lost = 0) {
 		share_message *to = message_at(out, (size_t)i, stride);
 
@@ -185,11 +188,7 @@ static int take_run(struct receiver *receiver, share_message *out, size_t stride
 /* 1 and a message, 0 when there is none, or an error. */
 static int take(struct receiver *receiver, share_message *out)
 {
-	int r = take_run(receiver, out, 0, 1);
-
-	if (r == 1 && receiver->stale)
-		receiver->before_stale--;
-	return r;
+	return take_run(receiver, out, 0, 1);
 }
 
 /* Answers 1 and a message. */
@@ -631,7 +630,8 @@ static int take_all_there(struct receiver *receiver, share_message *out, size_t 
 		if (r <= 0)
 			return r;
 		*done += (size_t)r;
-		if (!is_data_alone(first))
+		/* only so many of others come from then on: that is looked at elsewhere */
+		if (receiver->stale || !is_data_alone(first))
 			return 0;
 	}
 	return 0;
