@@ -30,6 +30,7 @@ extern "C" {
  * @param data  what it is called with
  * @return 0, what `each` has returned, or a negative error.
  * @retval SHARE_ENODEV  "devices": there is no driver
+ * @retval SHARE_EDEVICE "devices": no agent could be started to ask the driver, or it has ended
  * @retval SHARE_ETIMEDOUT  an operator's connection, whose time limit for the broker is over
  */
 int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),

@@ -32,7 +32,7 @@ golden_processes()
 			sed -E -e 's/ +/ /g' -e 's/^ //' \
 				-e "s/^([0-9]+) [0-9]+ $user /\1 PID USER /" \
 				-e 's/^[0-9]+ (PID .* sharectl)$/N \1/' \
-				-e "s/^$user ([a-z]+ )/USER \1/" \
+				-e "s/^$user ([a-z_]+ )/USER \1/" \
 				-e 's/ 0d 00:00:[0-9]{2} / AGE /' \
 				-e 's/^(USER descriptors [0-9]+) [0-9]+$/\1 N/' \
 				-e 's/^(USER broker_memory) [0-9.]+[KM]iB [0-9.]+[KMG]iB$/\1 N N/' \
