@@ -249,7 +249,8 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
  *
  * - of a worker: share_next_request(), until it answers SHARE_EAGAIN
  * - of a caller: share_call_finish(), as a call was answered, or has failed because all workers
- * that had it have died, until it answers SHARE_EAGAIN (time limit 0); and share_call_start(), if
+ * that had it have died, until it answers SHARE_EAGAIN (time limit 0) or the call is over, so that
+ * it is never readable without a call; and share_call_start(), if
  * that has answered SHARE_EAGAIN for want of room, until it does so again, or has started a call
  *
  * So when it is readable, ask for each call that you wait for, start those that were refused, and

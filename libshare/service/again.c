@@ -36,11 +36,22 @@ share_channel *service_hold_incoming(share_service *s)
 }
 
 /* 0, or negative errno. */
+static int control(share_service *s, int what, int fd, uint32_t events)
+{
+	struct epoll_event event = {.events = events};
+
+	return epoll_ctl(s->epoll, what, fd, &event) == 0 ? 0 : -errno;
+}
+
 static int add(share_service *s, int fd)
 {
-	struct epoll_event in = {.events = EPOLLIN};
+	return control(s, EPOLL_CTL_ADD, fd, EPOLLIN);
+}
 
-	return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &in) == 0 ? 0 : -errno;
+/* Of the channel that we consume: a caller without calls has nothing to receive. */
+static uint32_t watched(const share_service *s)
+{
+	return s->role == SHARE_CALLER && s->n_waiting == 0 ? 0 : EPOLLIN;
 }
 
 static int watch(share_service *s, share_channel *ch)
@@ -49,8 +60,28 @@ static int watch(share_service *s, share_channel *ch)
 
 	if (fd < 0)
 		return fd;
-	r = add(s, fd);
+	r = control(s, EPOLL_CTL_ADD, fd, watched(s));
 	return r == 0 ? 0 : fail_system(r, "opening a channel again");
+}
+
+void service_watch_replies_locked(share_service *s)
+{
+	if (s->epoll >= 0)
+		control(s, EPOLL_CTL_MOD, channel_get_fd(s->replies), watched(s));
+}
+
+void service_tell_locked(share_service *s, int more)
+{
+	bool before = s->n_told > 0;
+	eventfd_t ignored;
+
+	s->n_told += (uint32_t)more;
+	if (s->others < 0 || before == (s->n_told > 0))
+		return;
+	if (before)
+		eventfd_read(s->others, &ignored);
+	else
+		eventfd_write(s->others, 1);
 }
 
 /* With the lock held, as the other one. 0 or an error. */
@@ -75,9 +106,7 @@ static int make_descriptor_locked(share_service *s)
 		s->others = fd_close(s->others);
 		return r;
 	}
-	/* answers may be here that no receiver will find; a worker, which has none, never reads it
-	 */
-	if (s->role == SHARE_CALLER)
+	if (s->n_told > 0)
 		eventfd_write(s->others, 1);
 	return 0;
 }
@@ -130,6 +159,8 @@ static int open_again_locked(share_service *s, share_channel *old)
 		channel_self(new, &s->self);
 	else
 		channel_set_owner(new, s, service_before_ack);
+	if (s->epoll >= 0)
+		control(s, EPOLL_CTL_DEL, channel_get_fd(old), 0);
 	channel_hold(old);
 	channel_close(old);
 	*place = old;

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include <share/private/core.h>
 
@@ -23,17 +22,38 @@
 #include "libshare/service/inside.h"
 
 /* With the lock of the service held, as all in this file whose names end so. */
-static void end_call_locked(share_pending *p, int error, const char *detail)
+static void stop_waiting_locked(share_pending *p)
 {
 	share_service *s = p->service;
 
 	p->waiting = false;
+	channel_set_call(s->requests, p->index, 0);
+	if (--s->n_waiting == 0)
+		service_watch_replies_locked(s);
+}
+
+/* While @asked is asked for, and perhaps no other: an event loop is told of any other. */
+static void end_call_locked(share_pending *p, int error, const char *detail,
+			    const share_pending *asked)
+{
+	share_service *s = p->service;
+
 	p->error = error;
 	if (error != 0) /* else nobody looks at it */
 		snprintf(p->detail, sizeof(p->detail), "%s", detail);
-	s->n_waiting--;
-	channel_set_call(s->requests, p->index, 0);
+	stop_waiting_locked(p);
+	p->told = p != asked;
+	if (p->told)
+		service_tell_locked(s, 1);
 	bell_ring(&s->arrived);
+}
+
+/* It is asked for, or nobody will. */
+static void untell_locked(share_pending *p)
+{
+	if (p->told)
+		service_tell_locked(p->service, -1);
+	p->told = false;
 }
 
 static share_pending *find_locked(share_service *s, uint32_t index, uint32_t call)
@@ -41,14 +61,6 @@ static share_pending *find_locked(share_service *s, uint32_t index, uint32_t cal
 	share_pending *p = index < CALLS_MAX ? s->calls[index] : NULL;
 
 	return p && p->waiting && p->call == call ? p : NULL;
-}
-
-/* By whoever asks for @asked, and perhaps for no other. */
-static void tell_others_locked(const share_service *s, const share_pending *p,
-			       const share_pending *asked)
-{
-	if (p && p != asked && s->others >= 0)
-		eventfd_write(s->others, 1);
 }
 
 /* Something has come. */
@@ -63,14 +75,14 @@ static void deliver(share_service *s, share_message *m, const share_pending *ask
 		p = find_locked(s, tail.index, tail.call);
 	if (p && m->error == 0 && tail.status == REPLY_ANSWER) {
 		p->answer = *m;
-		end_call_locked(p, 0, "");
+		end_call_locked(p, 0, "", asked);
 		keep = true;
 	} else if (p && m->error == 0) {
-		end_call_locked(p, SHARE_ECANCELED, "the worker has not answered the request");
+		end_call_locked(p, SHARE_ECANCELED, "the worker has not answered the request",
+				asked);
 	} else if (p) {
-		end_call_locked(p, m->error, share_error_detail());
+		end_call_locked(p, m->error, share_error_detail(), asked);
 	}
-	tell_others_locked(s, p, asked);
 	pthread_mutex_unlock(&s->lock);
 	if (!keep)
 		channel_ack_unused(m);
@@ -89,8 +101,8 @@ static void take_back(share_service *s, const share_pending *asked)
 							    : NULL;
 		if (p)
 			end_call_locked(p, SHARE_EOWNERDEAD,
-					"all workers that got the request have died with it");
-		tell_others_locked(s, p, asked);
+					"all workers that got the request have died with it",
+					asked);
 		pthread_mutex_unlock(&s->lock);
 		channel_ack_unused(&m);
 	}
@@ -113,12 +125,11 @@ static int open_again(share_service *s, const share_pending *asked)
 
 	pthread_mutex_lock(&s->lock);
 	for (size_t i = 0; r == 0 && i < CALLS_MAX; i++)
-		if (s->calls[i] && s->calls[i]->waiting) {
+		if (s->calls[i] && s->calls[i]->waiting)
 			end_call_locked(s->calls[i], SHARE_ESTALE,
 					"this caller owed workers that are gone too much, and has "
-					"missed the answer");
-			tell_others_locked(s, s->calls[i], asked);
-		}
+					"missed the answer",
+					asked);
 	pthread_mutex_unlock(&s->lock);
 	return r;
 }
@@ -148,16 +159,14 @@ static int receive(share_service *s, const share_pending *asked, int timeout_ms)
  * Until @p is not waiting any more (0), or the time is over (SHARE_ETIMEDOUT). @p NULL: takes what
  * has come, and waits for nothing.
  */
-static int wait_for_answer(share_service *s, const share_pending *p, int64_t deadline)
+static int wait_for_answer(share_service *s, share_pending *p, int64_t deadline)
 {
 	int r = 0, left;
-	eventfd_t ignored;
 
 	DETAIL_OF(r);
 	pthread_mutex_lock(&s->lock);
-	/* before it is looked: what ends from here on is told again */
-	if (p && s->others >= 0 && deadline_left(deadline) == 0)
-		eventfd_read(s->others, &ignored);
+	if (p)
+		untell_locked(p);
 	while (!p || p->waiting) {
 		left = p ? deadline_left(deadline) : 0;
 		if (s->reading && (left == 0 || r < 0))
@@ -240,8 +249,9 @@ static int take_call(share_service *s, share_pending **out)
 	if (p) {
 		p->error = 0;
 		p->waiting = true;
-		s->n_waiting++;
 		channel_set_call(s->requests, p->index, p->call);
+		if (s->n_waiting++ == 0)
+			service_watch_replies_locked(s);
 	}
 	pthread_mutex_unlock(&s->lock);
 	*out = p;
@@ -256,11 +266,9 @@ static void put_call(share_pending *p)
 	share_message answer;
 
 	pthread_mutex_lock(&s->lock);
-	if (p->waiting) {
-		p->waiting = false;
-		s->n_waiting--;
-		channel_set_call(s->requests, p->index, 0);
-	}
+	if (p->waiting)
+		stop_waiting_locked(p);
+	untell_locked(p);
 	answer = p->answer;
 	p->answer.channel = NULL;
 	s->free[s->n_free++] = (uint16_t)p->index;

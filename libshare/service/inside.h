@@ -53,6 +53,7 @@ struct share_pending {
 	uint32_t index;
 	uint32_t call; /* this and what follows under the lock */
 	bool waiting;  /* for an answer */
+	bool told;     /* it has ended while it was not asked for, and was not asked for since */
 	int error;     /* 0: there is an answer */
 	share_message answer;
 	char detail[256]; /* of the error */
@@ -71,7 +72,7 @@ struct share_service {
 	share_channel *requests, *replies;
 	pthread_mutex_t lock;
 	int epoll;  /* of an event loop; -1 until there is one */
-	int others; /* of a caller, in it: calls have ended that were not asked for */
+	int others; /* of a caller, in it: readable while there are calls that are `told` */
 	share_channel *before[BEFORE_MAX]; /* what was in the place of that one; NULL: free */
 	char name[SHARE_NAME_MAX + 1];
 
@@ -80,7 +81,7 @@ struct share_service {
 	struct bell arrived;
 	bool reading;          /* some thread receives, for all */
 	atomic_bool came_back; /* there may be requests that were delivered too often */
-	uint32_t n_free, n_waiting;
+	uint32_t n_free, n_waiting, n_told;
 	uint16_t free[CALLS_MAX];
 	uint32_t numbers[CALLS_MAX]; /* of the last call in each place */
 	share_pending *calls[CALLS_MAX];
@@ -106,6 +107,11 @@ bool service_unpack(share_message *m, void *tail, size_t tail_size);
 share_channel *service_hold_incoming(share_service *s);
 /* It says that we were left behind: opens it again, unless another thread has. 0 or an error. */
 int service_open_again(share_service *s, share_channel *old);
+/* With the lock held: whether calls wait for answers has changed. If none does, the descriptor of
+ * replies, which nobody would look into, is not watched. */
+void service_watch_replies_locked(share_service *s);
+/* With the lock held: so many calls are told more, or fewer. */
+void service_tell_locked(share_service *s, int more);
 /* Those that were opened before and of which nobody has a message any more, or @all. */
 void service_drop_before(share_service *s, bool all);
 

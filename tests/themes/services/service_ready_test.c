@@ -102,6 +102,69 @@ Test(service_ready, tells_that_there_is_room_for_a_call)
 	expect_answer(calls[0], 0);
 }
 
+/* What others do then (answer, leave, come) is told to nobody, as there is no call to make. */
+Test(service_ready, tells_nothing_to_who_has_no_calls)
+{
+	int fd = share_service_get_fd(caller);
+	share_message m, none = SHARE_MESSAGE_INIT;
+	share_pending *p, *other;
+
+	check(!is_readable(fd, 0));
+	/* finished */
+	p = ask_for(caller, 1);
+	m = next_of(worker, 1);
+	check_ok(answer(&m));
+	check(is_readable(fd, FOREVER));
+	expect_answer(p, 1);
+	check(!is_readable(fd, 0));
+	/* canceled while its answer was under way, and the worker has left after that */
+	p = ask_for(caller, 2);
+	check_error(ask(p, fd), SHARE_EAGAIN);
+	m = next_of(worker, 2);
+	check_ok(answer(&m));
+	check(is_readable(fd, FOREVER));
+	share_call_cancel(p);
+	check(!is_readable(fd, 0));
+	share_service_close(worker);
+	check(!is_readable(fd, 0));
+	worker = open_service(working, SHARE_WORKER);
+	/* canceled after it has ended, which was told */
+	p = ask_for(caller, 3);
+	m = next_of(worker, 3);
+	check_ok(answer(&m));
+	other = ask_for(caller, 4);
+	check_error(share_call_finish(other, 0, NULL, &none), SHARE_EAGAIN);
+	check(is_readable(fd, 0));
+	share_call_cancel(p);
+	check_error(ask(other, fd), SHARE_EAGAIN);
+	share_call_cancel(other);
+	check(!is_readable(fd, 0));
+}
+
+/* The one that was answered first is told of, whatever is asked for meanwhile. */
+Test(service_ready, tells_of_a_call_until_that_is_asked_for)
+{
+	int fd = share_service_get_fd(caller);
+	share_pending *first = ask_for(caller, 1), *more[2];
+	share_message one;
+
+	check_error(ask(first, fd), SHARE_EAGAIN);
+	one = next_of(worker, 1);
+	check_ok(answer(&one));
+	for (int i = 0; i < 2; i++) {
+		share_message none = SHARE_MESSAGE_INIT;
+
+		more[i] = ask_for(caller, 2 + i);
+		check_error(share_call_finish(more[i], 0, NULL, &none), SHARE_EAGAIN);
+	}
+	check(is_readable(fd, 0));
+	expect_answer(first, 1);
+	check_error(ask(more[0], fd), SHARE_EAGAIN);
+	check_error(ask(more[1], fd), SHARE_EAGAIN);
+	for (int i = 0; i < 2; i++)
+		share_call_cancel(more[i]);
+}
+
 /* An answer is received by whoever asks for any call. */
 Test(service_ready, tells_what_has_ended_while_another_call_was_asked_for)
 {
