@@ -522,10 +522,13 @@ static int arm_unlocking(struct receiver *receiver, share_message *out)
 	members_look_for_deaths(receiver->members);
 	ring_consumer_sleep(receiver->ring, true, &s);
 	r = look_unlocking(receiver, out);
-	if (r != 0)
+	if (r != 0) {
+		/* what comes from here on is announced by nobody until we are asked again */
 		ring_consumer_awake(receiver->ring);
-	else if (receiver->slow)
+		receiver_look_again(receiver, 0);
+	} else if (receiver->slow) {
 		receiver_look_again(receiver, SLOW_MS);
+	}
 	return r;
 }
 

@@ -281,3 +281,36 @@ Test(channel_ready, a_consumer_that_has_waited_in_vain_is_told)
 	share_channel_close(c);
 	share_channel_close(p);
 }
+
+static void *send_all(void *p)
+{
+	for (uint32_t i = 0; i < ROUNDS; i++)
+		check_ok(share_send(p, NULL, NULL, 0, NULL));
+	return NULL;
+}
+
+/* Also if the message came as it was about to say that there is none. */
+Test(channel_ready, a_consumer_that_asks_once_each_time_it_is_told_gets_all)
+{
+	share_channel_options o = small(SHARE_BROADCAST, SHARE_FULL_BLOCK);
+	share_channel *p = open_channel(client, SHARE_PRODUCER, &o);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	int fd = share_channel_get_fd(c);
+	uint32_t got = 0;
+	pthread_t thread;
+
+	until(channel_stats(p).consumers == 1);
+	check_eq(pthread_create(&thread, NULL, send_all, p), 0);
+	while (got < ROUNDS) {
+		share_message m = SHARE_MESSAGE_INIT;
+
+		expect_told(fd);
+		if (share_recv(c, 0, NULL, &m) == SHARE_EAGAIN)
+			continue;
+		check_ok(share_ack(&m, NULL));
+		got++;
+	}
+	check_eq(pthread_join(thread, NULL), 0);
+	share_channel_close(c);
+	share_channel_close(p);
+}
