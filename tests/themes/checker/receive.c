@@ -14,21 +14,14 @@
 
 void receive_open(struct worker *w, unsigned channel)
 {
-	const struct channel_sort *sort = &channel_sorts[channel];
-	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel_options options = channel_options(channel);
 	struct receiving *c = &w->traffic->receiving[channel];
 	int r;
 
-	options.pool = "checker";
-	options.mode = sort->mode;
-	options.when_full = sort->when_full;
-	options.depth = sort->depth;
-	options.in_flight = sort->in_flight;
-	options.history = sort->history;
-	options.deliveries = sort->deliveries;
 	options.from = dice_hit(&w->dice, 50) ? SHARE_FROM_OLDEST : SHARE_FROM_NEWEST;
 	doing(w, ACTION_OPENING, 0);
-	r = share_channel_open(w->client, sort->name, SHARE_CONSUMER, &options, &c->channel);
+	r = share_channel_open(w->client, channel_sorts[channel].name, SHARE_CONSUMER, &options,
+			       &c->channel);
 	if (r == SHARE_EBUSY)
 		return;
 	if (r != 0)

@@ -16,6 +16,7 @@
  */
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/themes/checker/traffic.h"
@@ -395,30 +396,42 @@ uint64_t fate_settled(struct worker *w, unsigned channel, const struct sending *
 	return number;
 }
 
-/* The last ones: of the older ones, what is known may be another one's. Who was killed while it
- * sent may have begun to write over the first of them. */
-static void count_fates(const struct channel_sort *sort, const struct sender_record *r,
-			uint64_t *known, uint64_t *missing)
+/* One delivery may be to somebody who is killed before it says so; and who is killed after it was
+ * told that one was set aside has taken it with it. */
+static bool is_missing(const struct channel_sort *sort, uint32_t fate)
 {
-	uint64_t done = atomic_load(&r->done), number = done > WINDOW / 2 ? done - WINDOW / 2 : 0;
-	/* one delivery may be to somebody who is killed before it says so */
-	uint32_t last = UINT32_C(3) << (sort->deliveries - 1);
-
-	for (; number < done; number++) {
-		uint32_t fate = atomic_load(&r->fates[number % WINDOW]);
-
-		*known += 1;
-		*missing += !(fate & (ACKNOWLEDGING | SET_ASIDE | last));
-	}
+	return !(fate & (ACKNOWLEDGING | SET_ASIDE | UINT32_C(3) << (sort->deliveries - 1)));
 }
 
-void fates_count(struct board *b, uint64_t *known, uint64_t *missing)
+/* The last ones of a sender: of the older ones, what is known may be another one's. Who was killed
+ * while it sent may have begun to write over the first of them. */
+static uint64_t first_known(const struct sender_record *r)
 {
+	uint64_t done = atomic_load(&r->done);
+
+	return done > WINDOW / 2 ? done - WINDOW / 2 : 0;
+}
+
+void fates_count(struct board *b, unsigned channel, bool tell, uint64_t *known, uint64_t *missing)
+{
+	const struct channel_sort *sort = &channel_sorts[channel];
+
 	*known = *missing = 0;
-	for (unsigned i = 0; i < CHANNELS; i++)
-		for (unsigned k = 0; channel_sorts[i].mode == SHARE_QUEUE &&
-				     channel_sorts[i].when_full != SHARE_FULL_DROP &&
-				     channel_sorts[i].deliveries > 1 && k < SENDERS;
-		     k++)
-			count_fates(&channel_sorts[i], &b->channels[i].sender[k], known, missing);
+	for (unsigned k = 0; k < SENDERS; k++) {
+		const struct sender_record *r = &b->channels[channel].sender[k];
+
+		for (uint64_t i = first_known(r); i < atomic_load(&r->done); i++) {
+			uint32_t fate = atomic_load(&r->fates[i % WINDOW]);
+
+			*known += 1;
+			if (!is_missing(sort, fate))
+				continue;
+			*missing += 1;
+			if (tell)
+				fprintf(stderr,
+					"  %s: message %" PRIu64 " of sender %" PRIu64
+					" came to nobody (%#x)\n",
+					sort->name, i, atomic_load(&r->ordinal) - 1, fate);
+		}
+	}
 }

@@ -17,18 +17,11 @@
 void send_open(struct worker *w, unsigned channel)
 {
 	const struct channel_sort *sort = &channel_sorts[channel];
-	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel_options options = channel_options(channel);
 	struct sending *s = &w->traffic->sending[channel];
 	uint64_t departures;
 	int r;
 
-	options.pool = "checker";
-	options.mode = sort->mode;
-	options.when_full = sort->when_full;
-	options.depth = sort->depth;
-	options.in_flight = sort->in_flight;
-	options.history = sort->history;
-	options.deliveries = sort->deliveries;
 	options.stall_ms = sort->stall_ms;
 	options.send_timeout_ms = SEND_MS;
 	doing(w, ACTION_OPENING, 0);

@@ -20,6 +20,10 @@ struct channel_sort {
 	uint32_t rejected; /* per cent of its messages */
 };
 extern const struct channel_sort channel_sorts[CHANNELS];
+share_channel_options channel_options(unsigned channel);
+/* A queue that drops nothing and delivers more than once: each of its messages ends acknowledged,
+ * set aside, or as one that the broker counts as lost. */
+bool channel_is_counted(unsigned channel);
 
 /* The data of a message begins with it. */
 struct note {
@@ -155,9 +159,9 @@ void fate_acknowledged(struct worker *w, unsigned channel, const struct loan *l)
 void fate_set_aside(struct worker *w, unsigned channel, const struct note *n);
 /* From @first on: the first that was not dealt with. */
 uint64_t fate_settled(struct worker *w, unsigned channel, const struct sending *s);
-/* When everybody is gone: how many messages that are known were sent to queues that drop nothing
- * and deliver more than once, and how many of these nobody has acknowledged, set aside, or had as
- * often as the channel allows, or once less. */
-void fates_count(struct board *b, uint64_t *known, uint64_t *missing);
+/* When everybody is gone, of a channel that is counted: how many of its messages are known, and how
+ * many of these nobody has acknowledged, set aside, or had as often as the channel allows, or once
+ * less. With @tell it says which these are. */
+void fates_count(struct board *b, unsigned channel, bool tell, uint64_t *known, uint64_t *missing);
 
 #endif
