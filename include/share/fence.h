@@ -192,6 +192,10 @@ int share_host_stream_create(share_client *c, share_host_stream **out);
 /**
  * Enqueues a function on a host stream, and returns at once. The order is that of the calls.
  *
+ * The function must not use a CUDA stream on which this process waits for this host stream. That
+ * can be the default one: who publishes memory of a GPU on the host stream, and looks it up on NULL
+ * in the same process, has the default stream wait for the function.
+ *
  * @param s         the stream
  * @param function  what is to run, in the stream's thread
  * @param data      what it is called with
