@@ -61,7 +61,7 @@ def detect():
         pool.producer("found") as found,
     ):
         # A message is acknowledged at the end of its step; the loop ends when the decoder has closed
-        # the channel, and raises OwnerDied when it was killed.
+        # the channel, and raises OwnerDiedError when it was killed.
         for message in camera:
             found.send(meta={"n": message.meta["n"], "ball": find_ball(message.array)})
         found.flush()

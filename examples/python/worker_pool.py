@@ -80,7 +80,7 @@ def work():
         client.pool(NAME) as pool,
         client.watch(NAME) as watch,  # before the weights are looked up, to miss no version
         # Requests are read-only memory. torch does not know that, so we promise to write to none.
-        client.worker(NAME, pool, readonly_ok=True) as worker,
+        pool.worker(NAME, readonly_ok=True) as worker,
     ):
         model = Model(client)
         threading.Thread(target=model.follow, args=(watch,)).start()  # ends with the watch
@@ -98,7 +98,7 @@ class Parent:
     def __init__(self, client, pool, workers):
         self.pool = pool
         self.device = "cuda" if pool.on_gpu else "cpu"
-        self.caller = client.service(NAME, pool, readonly_ok=True)
+        self.caller = pool.caller(NAME, readonly_ok=True)
         self.workers = workers
         self.models = {}  # by the version of their weights
         self.buffers = {}  # by the same versions: the buffer in which the workers found the weights
@@ -127,7 +127,7 @@ class Parent:
                     y, meta = torch.from_dlpack(answer.array).to("cpu", copy=True), answer.meta
                     answer.array.status()  # y is there now; was it complete when its worker died?
                 break
-            except libshare.OwnerDied:  # it had answered, but its GPU had not finished
+            except libshare.OwnerDiedError:  # it had answered, but its GPU had not finished
                 call = self.caller.start(request)
         with torch.inference_mode():
             torch.testing.assert_close(y, self.models[meta["version"]](x).cpu(), rtol=1e-3, atol=1e-4)

@@ -14,7 +14,7 @@ None for the default stream (of host memory: the calling thread); left out, it i
 an imported framework works.
 
 All errors are Errors, and those of Python's where people expect them. Any object may be used in any
-thread, and be closed while others wait with it. Objects made before a fork raise Forked in the child.
+thread, and be closed while others wait with it. Objects made before a fork raise ForkedError in the child.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ from ._core import (
 )
 from ._core import version as __version__
 from ._errors import (
-    Busy,
-    Canceled,
-    Closed,
-    Denied,
-    DeviceFailed,
-    Disconnected,
+    BusyError,
+    CanceledError,
+    ClosedError,
+    DeniedError,
+    DeviceError,
+    DisconnectedError,
     Error,
-    Exists,
-    Forked,
-    Interrupted,
-    InvalidArgument,
-    NoBroker,
-    NoDevice,
-    NotFound,
-    NotReady,
-    NotSupported,
-    OutOfMemory,
-    OwnerDied,
-    PeerGone,
+    ExistsError,
+    ForkedError,
+    InvalidArgumentError,
+    NoBrokerError,
+    NoDeviceError,
+    NotFoundError,
+    NotReadyError,
+    NotSupportedError,
+    OutOfMemoryError,
+    OwnerDiedError,
+    PeerGoneError,
     ProtocolError,
-    QuotaExceeded,
-    Stale,
-    SystemCallFailed,
-    TimedOut,
+    QuotaExceededError,
+    StaleError,
+    SystemCallError,
+    TimedOutError,
+    WaitInterruptedError,
 )
 
 _core._set_up(
     _errors.by_number,
-    _errors.Closed,
+    _errors.ClosedError,
     _dtype.code,
     _streams.current,
     _streams.FRAMEWORKS,
@@ -89,10 +89,22 @@ from ._pickle import client_of, set_pickle_timeout, set_pickle_uses  # noqa: E40
 from ._watch import Change  # noqa: E402
 
 __all__ = [
-    "Array", "Busy", "Caller", "Canceled", "Change", "Client", "Closed", "Consumer", "Denied",
-    "DeviceFailed", "Disconnected", "Error", "Event", "Exists", "Fence", "Forked", "HostStream",
-    "Interrupted", "InvalidArgument", "Message", "Name", "NoBroker", "NoDevice", "NotFound", "NotReady",
-    "NotSupported", "Operation", "OutOfMemory", "OwnerDied", "PeerGone", "Pending", "Pool",
-    "Producer", "ProtocolError", "QuotaExceeded", "Stale", "SystemCallFailed", "TimedOut", "Watch",
-    "Worker", "array_of", "client_of", "connect", "set_pickle_timeout", "set_pickle_uses",
+    "Array", "BusyError", "Caller", "CanceledError", "Change", "Client", "ClosedError", "Consumer",
+    "DeniedError", "DeviceError", "DisconnectedError", "Error", "Event", "ExistsError", "Fence",
+    "ForkedError", "HostStream", "InvalidArgumentError", "Message", "Name", "NoBrokerError",
+    "NoDeviceError", "NotFoundError", "NotReadyError", "NotSupportedError", "Operation", "OutOfMemoryError",
+    "OwnerDiedError", "PeerGoneError", "Pending", "Pool", "Producer", "ProtocolError", "QuotaExceededError",
+    "StaleError", "SystemCallError", "TimedOutError", "WaitInterruptedError", "Watch", "Worker", "array_of",
+    "client_of", "connect", "set_pickle_timeout", "set_pickle_uses",
 ]
+
+
+def __getattr__(name: str):
+    """The names that errors had before, for one version more."""
+    if name not in _errors.BEFORE:
+        raise AttributeError(f"module 'libshare' has no attribute {name!r}")
+    import warnings
+
+    now = _errors.BEFORE[name]
+    warnings.warn(f"libshare.{name} is called libshare.{now.__name__} now", DeprecationWarning, stacklevel=2)
+    return now

@@ -10,7 +10,7 @@ import weakref
 from time import monotonic
 from typing import Any
 
-from ._errors import Closed, NotReady, TimedOut
+from ._errors import ClosedError, NotReadyError, TimedOutError
 
 # Of each loop: futures by descriptor, as a loop calls one function for each.
 _waiting: weakref.WeakKeyDictionary[Any, dict[int, set[asyncio.Future[None]]]] = (
@@ -128,15 +128,15 @@ class _Limit:
         self._end = None if timeout is None else self._loop.time() + timeout
         self._once = timeout == 0
 
-    def left(self, why: NotReady) -> float | None:
-        """How long to wait still; TimedOut, NotReady: it is over."""
+    def left(self, why: NotReadyError) -> float | None:
+        """How long to wait still; TimedOutError, NotReadyError: it is over."""
         if self._once:
             raise why
         if self._end is None:
             return None
         left = self._end - self._loop.time()
         if left <= 0:
-            raise TimedOut(str(why).replace(str(NotReady("not ready yet")), "time limit reached")) from None
+            raise TimedOutError(str(why).replace(str(NotReadyError("not ready yet")), "time limit reached")) from None
         return left
 
 
@@ -147,7 +147,7 @@ async def _ready(ask: Any, timeout: float | None, *tell: Any) -> Any:
         await _give_way()
     try:
         return ask()
-    except NotReady:
+    except NotReadyError:
         pass
     limit = _Limit(timeout)
     for thing in tell:
@@ -155,7 +155,7 @@ async def _ready(ask: Any, timeout: float | None, *tell: Any) -> Any:
     while True:
         try:
             return ask()
-        except NotReady as e:
+        except NotReadyError as e:
             why = e
         left = limit.left(why)
         if _FULL in str(why):
@@ -170,12 +170,12 @@ async def receive(member: Any, timeout: float | None, **stream: Any) -> Any:
 
 async def messages(member: Any, **stream: Any) -> Any:
     """Messages, each acknowledged at the end of the step."""
-    from ._errors import PeerGone
+    from ._errors import PeerGoneError
 
     while True:
         try:
             message = await receive(member, None, **stream)
-        except PeerGone:
+        except PeerGoneError:
             return
         yield message
         if not message.closed:
@@ -188,7 +188,7 @@ async def mail(thing: Any, ask: Any, timeout: float | None) -> Any:
 
     def ask_if_open() -> Any:
         if thing.closed:
-            raise Closed("the object was given up")
+            raise ClosedError("the object was given up")
         return ask(0)
 
     return await _ready(ask_if_open, timeout, thing, thing.client)

@@ -25,7 +25,7 @@ class _Array:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None):
         # NumPy comes here only when the buffer protocol was of no use, and has dropped the reason.
-        _ = self.ptr  # Closed, Forked
+        _ = self.ptr  # ClosedError, ForkedError
         if self.on_gpu:
             raise TypeError(
                 "this is memory of a GPU, which NumPy cannot touch: from_dlpack() of a framework, or "

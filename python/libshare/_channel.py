@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from typing import Any
 
 from ._client import _open_members
@@ -57,7 +58,7 @@ class _Pool:
         """Joins a channel as a producer. Makes the channel if there is none of that name.
 
         mode: "broadcast": every consumer gets every message; "queue": each goes to one of them.
-        when_full: "block" until there is room, "fail" with NotReady, "drop" the oldest. depth: messages not yet
+        when_full: "block" until there is room, "fail" with NotReadyError, "drop" the oldest. depth: messages not yet
         received. in_flight: messages whose memory is not back. data_max: bytes with each, 256 at most.
         producers, consumers: how many at a time. deliveries: in a queue, how often a message is
         tried. history: in a broadcast, how many of its last messages each producer keeps for
@@ -65,10 +66,10 @@ class _Pool:
         consumer that keeps this producer waiting is left behind; infinity: never. wait_for: so many
         consumers have to be there, or there is no room. Without it a broadcast that has none drops its
         oldest messages, beyond depth, and the next consumer's first message says how many it has lost.
-        existing: NotFound rather than make it.
+        existing: NotFoundError rather than make it.
 
-        What is left out is as it is, or the default; who asks for something else gets Exists. Busy:
-        there are as many as there may be. Denied: producers have to be allowed to write.
+        What is left out is as it is, or the default; who asks for something else gets ExistsError. BusyError:
+        there are as many as there may be. DeniedError: producers have to be allowed to write.
         """
         member = Producer(
             self, name_of("channel", name), _one_of(_MODES, "mode", mode),
@@ -110,6 +111,29 @@ class _Pool:
             count("deliveries", deliveries), count("history", history), 0, _one_of(_FROM, "from_", from_),
             (_WRITABLE if writable else 0) | (_EXISTING if existing else 0), 0, readonly_ok,
         )
+        _open_members.add(member)
+        return member
+
+    def caller(self, name: str, *, depth: int = 0, callers: int = 0, workers: int = 0,
+               deliveries: int = 0, readonly_ok: bool = False) -> Caller:
+        """Joins a service as a caller. The buffers of requests and answers are of this pool.
+
+        depth: requests that wait at one worker, of one caller. callers, workers: how many at a
+        time. deliveries: a request that so many workers died of fails. What is left out is as it
+        is, or the default.
+        """
+        member = Caller(self, name_of("service", name), count("depth", depth), count("callers", callers),
+                        count("workers", workers), count("deliveries", deliveries), readonly_ok)
+        _open_members.add(member)
+        return member
+
+    def worker(self, name: str, *, depth: int = 0, callers: int = 0, workers: int = 0,
+               deliveries: int = 0, readonly_ok: bool = False) -> Worker:
+        """Joins a service as a worker: ``for request in worker:
+        request.reply(…)``. The options are those of caller().
+        """
+        member = Worker(self, name_of("service", name), count("depth", depth), count("callers", callers),
+                        count("workers", workers), count("deliveries", deliveries), readonly_ok)
         _open_members.add(member)
         return member
 
@@ -200,28 +224,16 @@ class _Message:
 
 @extend(Client)
 class _Client:
-    def service(self, name: str, pool: Pool, *, depth: int = 0, callers: int = 0, workers: int = 0,
-                deliveries: int = 0, readonly_ok: bool = False) -> Caller:
-        """Joins a service as a caller. The buffers of requests and answers are of this pool.
+    # as they were opened before: all members are opened by their pool now
+    def service(self, name: str, pool: Pool, **options: Any) -> Caller:
+        """pool.caller(name), for one version more."""
+        warnings.warn("Client.service(name, pool) is pool.caller(name) now", DeprecationWarning, stacklevel=2)
+        return pool.caller(name, **options)
 
-        depth: requests that wait at one worker, of one caller. callers, workers: how many at a
-        time. deliveries: a request that so many workers died of fails. What is left out is as it
-        is, or the default.
-        """
-        member = Caller(pool, name_of("service", name), count("depth", depth), count("callers", callers),
-                        count("workers", workers), count("deliveries", deliveries), readonly_ok)
-        _open_members.add(member)
-        return member
-
-    def worker(self, name: str, pool: Pool, *, depth: int = 0, callers: int = 0, workers: int = 0,
-               deliveries: int = 0, readonly_ok: bool = False) -> Worker:
-        """Joins a service as a worker: ``for request in worker:
-        request.reply(…)``. The options are those of service().
-        """
-        member = Worker(pool, name_of("service", name), count("depth", depth), count("callers", callers),
-                        count("workers", workers), count("deliveries", deliveries), readonly_ok)
-        _open_members.add(member)
-        return member
+    def worker(self, name: str, pool: Pool, **options: Any) -> Worker:
+        """pool.worker(name), for one version more."""
+        warnings.warn("Client.worker(name, pool) is pool.worker(name) now", DeprecationWarning, stacklevel=2)
+        return pool.worker(name, **options)
 
 
 @extend(Caller)

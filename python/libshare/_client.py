@@ -55,8 +55,8 @@ def connect(
     host_fences, never_block: see SHARE_CONNECT_… in share.h. timeout: how many seconds the broker
     may take to answer (None: without limit).
 
-    NoBroker: nobody listens there. TimedOut: the broker hangs; the text says which process that is.
-    Denied, QuotaExceeded, ProtocolError.
+    NoBrokerError: nobody listens there. TimedOutError: the broker hangs; the text says which process that is.
+    DeniedError, QuotaExceededError, ProtocolError.
     """
     if timeout is not None and not 0 <= timeout < 1e9:
         raise ValueError(f"timeout is seconds from 0 on, not {timeout!r}")
@@ -114,11 +114,11 @@ class _Client:
 
         kind: "host", "vmm", "mempool", or "auto" for the first that works here of the last three.
         limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
-        or Exists; False: NotFound rather than make it. What the pool is like says who makes it:
+        or ExistsError; False: NotFoundError rather than make it. What the pool is like says who makes it:
         info() tells.
 
-        Denied: this user may not make pools. InvalidArgument names the option at fault. NoDevice,
-        NotSupported, DeviceFailed, QuotaExceeded.
+        DeniedError: this user may not make pools. InvalidArgumentError names the option at fault. NoDeviceError,
+        NotSupportedError, DeviceError, QuotaExceededError.
         """
         if reuse not in _REUSE:
             raise ValueError(f"reuse is 'gate', 'clean' or 'scrub', not {reuse!r}")
@@ -169,7 +169,7 @@ class _Client:
         return [json.loads(row) for row in self._monitor(pool, prefix, user, left)]
 
     def revoke(self, token: bytes | int | str) -> None:
-        """Ends a token that this user made: itself, or its "token" in inspect("tokens"). NotFound: it
+        """Ends a token that this user made: itself, or its "token" in inspect("tokens"). NotFoundError: it
         has ended.
         """
         if isinstance(token, (int, str)):
@@ -179,27 +179,27 @@ class _Client:
 
     def drop(self, client: int) -> None:
         """Ends the connection of another client of this user (an administrator: of any), by its
-        "client" in inspect("clients"). What it holds comes back when its process ends. NotFound, Stale.
+        "client" in inspect("clients"). What it holds comes back when its process ends. NotFoundError, StaleError.
         """
         self._drop(client)
 
     def reload(self) -> list[dict[str, Any]]:
         """Has the broker read its configuration file again: the changes, each with "key", "change"
-        and "now" (False: it takes a restart). Denied: for administrators. InvalidArgument: the file
-        is wrong, and nothing has changed. NotSupported: it has no file.
+        and "now" (False: it takes a restart). DeniedError: for administrators. InvalidArgumentError: the file
+        is wrong, and nothing has changed. NotSupportedError: it has no file.
         """
         return [json.loads(row) for row in self._reload()]
 
     def upgrade(self) -> dict[str, Any]:
         """Has the broker hand over to one of the program that is on the disk now: "from" and "to", the
-        versions, and "pid". Nobody is disconnected. Denied: for administrators. NotSupported: the new
+        versions, and "pid". Nobody is disconnected. DeniedError: for administrators. NotSupportedError: the new
         program cannot go on, and the old one does.
         """
         return json.loads(self._upgrade()[0])
 
     def import_(self, token: bytes, *, mode: str | None = None, **stream: Any) -> Array:
         """The Array that a token stands for. mode: "r" or "rw"; None: whatever the token allows.
-        stream as for lookup(). NotFound: there is no such token any more.
+        stream as for lookup(). NotFoundError: there is no such token any more.
         """
         modes = {None: 0, "r": 1, "rw": 3}
         if mode not in modes:

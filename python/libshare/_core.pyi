@@ -71,7 +71,7 @@ class Client(_Closes):
         name: str,
         mode: Mode = "r",
         *,
-        timeout: Timeout = 0,
+        timeout: Timeout = None,
         stream: Stream = ...,
         readonly_ok: bool = False,
     ) -> Array: ...
@@ -115,28 +115,8 @@ class Client(_Closes):
         open: str | None = None,
         token: Token | None = None,
     ) -> Event: ...
-    def service(
-        self,
-        name: str,
-        pool: Pool,
-        *,
-        depth: int = 0,
-        callers: int = 0,
-        workers: int = 0,
-        deliveries: int = 0,
-        readonly_ok: bool = False,
-    ) -> Caller: ...
-    def worker(
-        self,
-        name: str,
-        pool: Pool,
-        *,
-        depth: int = 0,
-        callers: int = 0,
-        workers: int = 0,
-        deliveries: int = 0,
-        readonly_ok: bool = False,
-    ) -> Worker: ...
+    def service(self, name: str, pool: Pool, **options: Any) -> Caller: ...
+    def worker(self, name: str, pool: Pool, **options: Any) -> Worker: ...
 
 class Pool(_Closes):
     @property
@@ -197,6 +177,26 @@ class Pool(_Closes):
         existing: bool = False,
         readonly_ok: bool = False,
     ) -> Consumer: ...
+    def caller(
+        self,
+        name: str,
+        *,
+        depth: int = 0,
+        callers: int = 0,
+        workers: int = 0,
+        deliveries: int = 0,
+        readonly_ok: bool = False,
+    ) -> Caller: ...
+    def worker(
+        self,
+        name: str,
+        *,
+        depth: int = 0,
+        callers: int = 0,
+        workers: int = 0,
+        deliveries: int = 0,
+        readonly_ok: bool = False,
+    ) -> Worker: ...
 
 class Array(Buffer):
     @property
@@ -301,6 +301,11 @@ class Fence:
     def timeline(self) -> int: ...
     @property
     def value(self) -> int: ...
+    @property
+    def client(self) -> Client | None: ...
+    def wait(self, *, client: Client | None = None, stream: Stream = None) -> None: ...
+    def query(self, *, client: Client | None = None) -> bool: ...
+    def synchronize(self, timeout: Timeout = None, *, client: Client | None = None) -> None: ...
 
 class Event(_Closes):
     @property

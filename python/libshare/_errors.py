@@ -2,7 +2,7 @@
 """One class for each error of the library, all of them Errors.
 
 Where Python has a class that people expect, it is that one as well: ``except TimeoutError`` and
-``except libshare.TimedOut`` catch the same. ``code`` is the library's number, ``name`` its name.
+``except libshare.TimedOutError`` catch the same. ``code`` is the library's number, ``name`` its name.
 """
 
 from __future__ import annotations
@@ -17,67 +17,67 @@ class Error(Exception):
     name: str = ""
 
 
-class InvalidArgument(Error, ValueError):
+class InvalidArgumentError(Error, ValueError):
     """An argument is wrong: a size, a mode, a stream, a tensor that does not fit its buffer."""
 
 
-class OutOfMemory(Error, MemoryError):
+class OutOfMemoryError(Error, MemoryError):
     """The pool is full, or the machine."""
 
 
-class NotFound(Error, FileNotFoundError):
+class NotFoundError(Error, FileNotFoundError):
     """There is no such name, pool or token, or no such other object."""
 
 
-class Exists(Error, FileExistsError):
+class ExistsError(Error, FileExistsError):
     """The object exists already, or exists with other options than were asked for."""
 
 
-class Denied(Error, PermissionError):
+class DeniedError(Error, PermissionError):
     """This user may not do that, or the handle is read-only."""
 
 
-class QuotaExceeded(Error):
+class QuotaExceededError(Error):
     """This user would have more than one user may have."""
 
 
-class NotReady(Error, BlockingIOError):
+class NotReadyError(Error, BlockingIOError):
     """There is nothing yet, or no room, and the time limit is 0."""
 
 
-class TimedOut(Error, TimeoutError):
+class TimedOutError(Error, TimeoutError):
     """The time limit was reached."""
 
 
-class Canceled(Error):
+class CanceledError(Error):
     """The caller has given the call up, or the worker has given the request up."""
 
 
-class Interrupted(Error, InterruptedError):
+class WaitInterruptedError(Error, InterruptedError):
     """The wait was interrupted."""
 
 
-class Busy(Error):
+class BusyError(Error):
     """The object is in use, or another process has replaced it meanwhile."""
 
 
-class Stale(Error):
+class StaleError(Error):
     """The object is gone, or is of another broker, or the consumer was left behind."""
 
 
-class NotSupported(Error):
+class NotSupportedError(Error):
     """The device, the kind of memory or the state of a stream does not allow it."""
 
 
-class Disconnected(Error, ConnectionError):
+class DisconnectedError(Error, ConnectionError):
     """The connection to the broker is lost. Mapped memory stays."""
 
 
-class Forked(Error):
+class ForkedError(Error):
     """The object belongs to the parent process. Connect again in the child."""
 
 
-class OwnerDied(Error):
+class OwnerDiedError(Error):
     """The process that was to make this data died before the data was ready. ``message``: the message
     that this came with, which has to be acknowledged, or None."""
 
@@ -88,53 +88,53 @@ class ProtocolError(Error):
     """The other side does not speak as it should."""
 
 
-class SystemCallFailed(Error, OSError):
+class SystemCallError(Error, OSError):
     """A system call failed."""
 
 
-class NoBroker(Error, ConnectionError):
+class NoBrokerError(Error, ConnectionError):
     """No broker could be reached, or started."""
 
 
-class NoDevice(Error):
+class NoDeviceError(Error):
     """There is no such device, or no driver for it."""
 
 
-class DeviceFailed(Error):
+class DeviceError(Error):
     """The device or its driver failed."""
 
 
-class PeerGone(Error, BrokenPipeError):
+class PeerGoneError(Error, BrokenPipeError):
     """The other side of a channel has left."""
 
 
-class Closed(Error, ValueError):
+class ClosedError(Error, ValueError):
     """The object was given up: closed, released, acknowledged."""
 
 
 _CLASSES = {
-    "EINVAL": InvalidArgument,
-    "ENOMEM": OutOfMemory,
-    "ENOENT": NotFound,
-    "EEXIST": Exists,
-    "EACCES": Denied,
-    "EQUOTA": QuotaExceeded,
-    "EAGAIN": NotReady,
-    "ETIMEDOUT": TimedOut,
-    "ECANCELED": Canceled,
-    "EBUSY": Busy,
-    "ESTALE": Stale,
-    "ENOTSUP": NotSupported,
-    "EDISCONNECTED": Disconnected,
-    "EFORK": Forked,
-    "EOWNERDEAD": OwnerDied,
+    "EINVAL": InvalidArgumentError,
+    "ENOMEM": OutOfMemoryError,
+    "ENOENT": NotFoundError,
+    "EEXIST": ExistsError,
+    "EACCES": DeniedError,
+    "EQUOTA": QuotaExceededError,
+    "EAGAIN": NotReadyError,
+    "ETIMEDOUT": TimedOutError,
+    "ECANCELED": CanceledError,
+    "EBUSY": BusyError,
+    "ESTALE": StaleError,
+    "ENOTSUP": NotSupportedError,
+    "EDISCONNECTED": DisconnectedError,
+    "EFORK": ForkedError,
+    "EOWNERDEAD": OwnerDiedError,
     "EPROTO": ProtocolError,
-    "ESYSTEM": SystemCallFailed,
-    "ENOBROKER": NoBroker,
-    "ENODEV": NoDevice,
-    "EDEVICE": DeviceFailed,
-    "EPIPE": PeerGone,
-    "EINTR": Interrupted,
+    "ESYSTEM": SystemCallError,
+    "ENOBROKER": NoBrokerError,
+    "ENODEV": NoDeviceError,
+    "EDEVICE": DeviceError,
+    "EPIPE": PeerGoneError,
+    "EINTR": WaitInterruptedError,
 }
 
 by_number: dict[int, type[Error]] = {}
@@ -143,3 +143,14 @@ for _name, _class in _CLASSES.items():
     _class.code = getattr(_core, _name)
     _class.name = "SHARE_" + _name
     by_number[_class.code] = _class
+
+# What they were called in the version before.
+BEFORE: dict[str, type[Error]] = {
+    "SystemCallFailed": SystemCallError,
+    "DeviceFailed": DeviceError,
+    "Interrupted": WaitInterruptedError,
+} | {
+    c.__name__.removesuffix("Error"): c
+    for c in (*_CLASSES.values(), ClosedError)
+    if c not in (SystemCallError, DeviceError, WaitInterruptedError, ProtocolError)
+}

@@ -14,7 +14,7 @@ from typing import Any
 
 from ._client import connect
 from ._core import Array, Client
-from ._errors import NotFound
+from ._errors import NotFoundError
 from ._extend import extend
 
 _timeout = 300.0
@@ -60,7 +60,7 @@ def imported(address: str, token: bytes, **stream: Any) -> Array:
     """What a pickle stands for."""
     try:
         return client_of(address).import_(token, **stream)
-    except NotFound as e:
+    except NotFoundError as e:
         if "used up" in str(e):
             e.add_note("A pickle can be unpickled once: Array.pickled(uses=N) and set_pickle_uses() make one for N times.")
         raise

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 from . import _core
 from ._channel import tell_loops
 from ._core import Array, Client, Event, Fence, Operation, Watch
-from ._errors import Closed
+from ._errors import ClosedError
 from ._extend import extend
 
 _MODES = {"r": 1, "rw": 3}
@@ -34,7 +35,7 @@ class _Watch:
         self.close()
 
     def next(self, timeout: float | None = None) -> Change:
-        """The next Change. TimedOut, NotReady (timeout 0): there was none."""
+        """The next Change. TimedOutError, NotReadyError (timeout 0): there was none."""
         return Change(*self._next(timeout))
 
     async def next_async(self, timeout: float | None = None) -> Change:
@@ -49,7 +50,7 @@ class _Watch:
     def __next__(self):
         try:
             return self.next()
-        except Closed:
+        except ClosedError:
             raise StopIteration from None
 
     def __aiter__(self):
@@ -58,7 +59,7 @@ class _Watch:
     async def __anext__(self):
         try:
             return await self.next_async()
-        except Closed:
+        except ClosedError:
             raise StopAsyncIteration from None
 
 
@@ -92,8 +93,7 @@ class _Client:
 
     def lookup_async(self, name: str, mode: str = "r", *, timeout: float | None = None,
                      readonly_ok: bool = False, **stream: Any) -> Operation:
-        """Starts a look-up: ``a = await c.lookup_async("name", timeout=1.0)``. As lookup(), but
-        that timeout None, which waits without limit, is what is left out.
+        """Starts a look-up: ``a = await c.lookup_async("name", timeout=1.0)``. As lookup().
         """
         if mode not in _MODES:
             raise ValueError("a mode is 'r' or 'rw'")
@@ -103,24 +103,27 @@ class _Client:
         return Operation(self, name, _MODES[mode], milliseconds, _one_stream(stream), readonly_ok)
 
     def record(self, **stream: Any) -> Fence:
-        """A Fence that is reached when all work that was enqueued on the stream so far is done. It may
+        """A Fence that is reached when all work that was enqueued on the stream so far is done, and which has
+        wait(), query() and synchronize(). It may
         be sent to other processes, and forgotten. None: the calling thread, which is done already.
         """
         return _core._fence_record(self, _one_stream(stream))
 
+    # as they were called before fences had methods
     def wait(self, fence: Fence, **stream: Any) -> None:
-        """Makes the stream wait for a fence of any process; None: the calling thread waits. OwnerDied:
-        its owner died before it got there. Stale: there is no such timeline any more.
-        """
-        _core._fence_wait(self, fence, _one_stream(stream))
+        """fence.wait(client=…), for one version more."""
+        _now("Client.wait(fence)", "fence.wait()")
+        fence.wait(client=self, **stream)
 
     def query(self, fence: Fence) -> bool:
-        """Whether a fence is reached. Never waits. OwnerDied: it will never be reached."""
-        return _core._fence_query(self, fence)
+        """fence.query(client=…), for one version more."""
+        _now("Client.query(fence)", "fence.query()")
+        return fence.query(client=self)
 
     def synchronize(self, fence: Fence, timeout: float | None = None) -> None:
-        """Waits until a fence is reached. TimedOut, OwnerDied."""
-        _core._fence_synchronize(self, fence, timeout)
+        """fence.synchronize(client=…), for one version more."""
+        _now("Client.synchronize(fence)", "fence.synchronize()")
+        fence.synchronize(timeout, client=self)
 
     def event(self, *, device: str | None = None, name: str | None = None,
               open: str | None = None, token: bytes | None = None) -> Event:
@@ -136,6 +139,38 @@ def _one_stream(stream: dict[str, Any]) -> Any:
     return stream.get("stream")
 
 
+def _now(before: str, now: str) -> None:
+    warnings.warn(f"{before} is {now} now", DeprecationWarning, stacklevel=3)
+
+
+@extend(Fence)
+class _Fence:
+    # client: by which connection; the one that has recorded it is what is left out. A fence that came from another
+    # process has none.
+
+    def _by(self, client: Client | None) -> Client:
+        if client is None:
+            client = self.client
+        if client is None:
+            raise ValueError("this fence came from elsewhere: say client=, by which to ask for it")
+        return client
+
+    def wait(self, *, client: Client | None = None, **stream: Any) -> None:
+        """Makes the stream wait for the fence; None: the calling thread waits. client: by whose connection, if
+        the fence came from another process. OwnerDiedError: its owner died before it got there.
+        StaleError: there is no such timeline any more.
+        """
+        _core._fence_wait(self._by(client), self, _one_stream(stream))
+
+    def query(self, *, client: Client | None = None) -> bool:
+        """Whether the fence is reached. Never waits. OwnerDiedError: it will never be reached."""
+        return _core._fence_query(self._by(client), self)
+
+    def synchronize(self, timeout: float | None = None, *, client: Client | None = None) -> None:
+        """Waits until the fence is reached. TimedOutError, OwnerDiedError."""
+        _core._fence_synchronize(self._by(client), self, timeout)
+
+
 @extend(Event)
 class _Event:
     def __enter__(self):
@@ -148,7 +183,7 @@ class _Event:
 @extend(Array)
 class _Array:
     async def good(self) -> None:
-        """Waits until the content is good; see status(). OwnerDied: it will never be good."""
+        """Waits until the content is good; see status(). OwnerDiedError: it will never be good."""
         await Operation(self.client, self)
 
 

@@ -31,7 +31,7 @@ from typing import Any
 import pyarrow as pa
 
 from ._core import Array, Client, Pool
-from ._errors import Error, OutOfMemory
+from ._errors import Error, OutOfMemoryError
 
 __all__ = ["TableError", "collect", "lookup", "publish", "table_of", "to_pool"]
 
@@ -305,7 +305,7 @@ def to_pool(pool: Pool, table: Any, *, compression: str | None = None) -> Array:
 
     TypeError: that is no table. TableError: its values have no type in Arrow, or one that Arrow's IPC does
     not keep (a dictionary of dictionaries, or of an extension type), or lie on a GPU; or there is no
-    such compression. OutOfMemory.
+    such compression. OutOfMemoryError.
     """
     plan = _planned(table, compression)
     if pool.on_gpu:
@@ -525,7 +525,7 @@ def _memory_for(pool: Pool, name: str, size: int) -> Array:
                 return array
     try:
         return pool.alloc(_roomy(size))
-    except OutOfMemory:
+    except OutOfMemoryError:
         collect()
         return pool.alloc(size)
 

@@ -162,7 +162,7 @@ class _Transport(TensorTransportManager):
     def recv_multiple_tensors(self, obj_id: str, tensor_transport_metadata: Any,
                               communicator_metadata: CommunicatorMetadata,
                               target_buffers: list[Any] | None = None) -> list[Any]:
-        """NoBroker: the sender is on another machine. NotFound: it has ended."""
+        """NoBrokerError: the sender is on another machine. NotFoundError: it has ended."""
         meta = tensor_transport_metadata
         made = []
         for (shape, dtype), token in zip(meta.tensor_meta, meta.tokens, strict=True):

@@ -163,7 +163,7 @@ def mem_pool(pool: Pool) -> torch.cuda.MemPool:
     a buffer of its own, so it can be published as it is. One pool for each device, for the life of
     the process; asked for again, it is the same one.
 
-    NotSupported: the pool is of host memory, or this torch cannot do it (2.8 can).
+    NotSupportedError: the pool is of host memory, or this torch cannot do it (2.8 can).
     """
     info = pool.info()
     if info["device"] is None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from ._core import Array, Client, Pool
 from ._dtype import code
-from ._errors import Error, NotFound
+from ._errors import Error, NotFoundError
 
 _MAGIC = b"ShWghts1"
 _TAIL = struct.Struct("<Q8s")
@@ -213,7 +213,7 @@ def publish_weights(
     for part_name in old:
         try:
             client.unpublish(part_name)
-        except (NotFound, PermissionError):
+        except (NotFoundError, PermissionError):
             pass
     return version
 
@@ -268,7 +268,7 @@ def attach_weights(client: Client, name: str, *, timeout: float | None = 0, **st
     has no memory of its own for them. timeout: how long to wait for somebody to publish them, in
     seconds. stream: as for Client.lookup().
 
-    NotFound, TimedOut; WeightsError: the name leads to something else.
+    NotFoundError, TimedOutError; WeightsError: the name leads to something else.
     """
     while True:
         last = client.lookup(name, mode="r", timeout=timeout, **stream)
@@ -279,7 +279,7 @@ def attach_weights(client: Client, name: str, *, timeout: float | None = 0, **st
         try:
             parts = [client.lookup(f"{manifest['prefix']}{i}", mode="r", timeout=0, **stream)
                      for i in range(manifest["parts"] - 1)]
-        except NotFound:
+        except NotFoundError:
             # replaced while we looked; or its publisher is gone, and the next turn says so
             if any(n.name == name and n.version == last.version for n in client.names(name)):
                 raise

@@ -17,7 +17,7 @@ PyDoc_STRVAR(
     "unless persistent. Returns its version, larger than\nall earlier ones.\n\n"
     "The right to a view is the right to its whole buffer.\n\n"
     "mode: at most this for those who look it up. exclusive: FileExistsError rather than "
-    "replace.\nexpected_version: Busy unless that is what is replaced.");
+    "replace.\nexpected_version: BusyError unless that is what is replaced.");
 static PyObject *publish(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -180,7 +180,7 @@ PyDoc_STRVAR(status_doc,
 	     "status()\n--\n\n"
 	     "Whether the content of its buffer is good: True; False while its giver's work still "
 	     "runs. Does "
-	     "not wait. OwnerDied:\nthe giver died first, and the content means nothing.");
+	     "not wait. OwnerDiedError:\nthe giver died first, and the content means nothing.");
 static PyObject *status(PyObject *o, PyObject *ignored)
 {
 	struct array *a = (struct array *)o;

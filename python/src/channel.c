@@ -69,7 +69,8 @@ PyDoc_STRVAR(
     fileno_doc,
     "fileno()\n--\n\n"
     "A descriptor that is readable when there may be something to receive, or room to send. "
-    "Once it was\nasked for, receive (or send) with timeout 0 until NotReady before each wait. "
+    "Once it was\nasked for, receive (or send) with timeout 0 until NotReadyError before each "
+    "wait. "
     "Not to be read or closed.");
 static PyObject *fileno_(PyObject *o, PyObject *ignored)
 {
@@ -124,7 +125,7 @@ PyDoc_STRVAR(
     "enqueued on the stream before; without an\nArray that is so for a stream that is named.\n\n"
     "timeout: for room, where the channel waits for that. give: release(stream) in the same "
     "step; views and\nexports of the Array keep it.\n\n"
-    "TimedOut, NotReady: no room. InvalidArgument: another pool, or too much data.");
+    "TimedOutError, NotReadyError: no room. InvalidArgumentError: another pool, or too much data.");
 static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -277,7 +278,8 @@ PyDoc_STRVAR(
     "Wait until every message that was sent before is acknowledged by all who got it, or was "
     "dropped or\ndelivered too often (stats() counts those). before: of these, those with a "
     "smaller number (as stats() says\nunder sent).\n\n"
-    "TimedOut, NotReady (timeout 0): some are not; the text says which process has yet to "
+    "TimedOutError, NotReadyError (timeout 0): some are not; the text says which process has yet "
+    "to "
     "acknowledge some.");
 static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
@@ -351,9 +353,10 @@ PyDoc_STRVAR(
     "recv(timeout=None, *, stream=...)\n--\n\n"
     "The next Message. Work enqueued on the stream afterwards comes after what its producer "
     "enqueued before\nsending; with host memory and no HostStream the call waits for that.\n\n"
-    "NotReady (timeout 0), TimedOut: there is none. PeerGone: the last producer has closed the "
-    "channel.\nOwnerDied: it has died; or, with a `message`, that one's producer died before "
-    "its work was done. Each is\nsaid once; the next call waits for a new producer. Stale: "
+    "NotReadyError (timeout 0), TimedOutError: there is none. PeerGoneError: the last producer has "
+    "closed the "
+    "channel.\nOwnerDiedError: it has died; or, with a `message`, that one's producer died before "
+    "its work was done. Each is\nsaid once; the next call waits for a new producer. StaleError: "
     "this consumer was left behind.");
 static PyObject *recv_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {

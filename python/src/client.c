@@ -199,13 +199,13 @@ static bool was_no_stream(int r, PyObject *given, struct stream *stream)
 
 PyDoc_STRVAR(
     lookup_doc,
-    "lookup(name, mode='r', *, timeout=0, stream=..., readonly_ok=False)\n--\n\n"
+    "lookup(name, mode='r', *, timeout=None, stream=..., readonly_ok=False)\n--\n\n"
     "The Array that a name leads to, waiting up to timeout seconds (None: without limit) for "
     "it to be\npublished. Work enqueued on the stream afterwards comes after what its "
     "publisher enqueued before;\nwith host memory and no HostStream the call waits for "
     "that, within the same time.\n\nmode: 'r' or 'rw'. readonly_ok: let frameworks have it "
     "that cannot be told that it is read-only.\n\nFileNotFoundError: not there (timeout 0). "
-    "TimeoutError: still not there, or not finished.\nPermissionError. OwnerDied: the "
+    "TimeoutError: still not there, or not finished.\nPermissionError. OwnerDiedError: the "
     "publisher died before its work was done.");
 static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
@@ -230,13 +230,8 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 		return NULL;
 	if (given[4] && (ok = PyObject_IsTrue(given[4])) < 0)
 		return NULL;
-	if (given[2]) {
-		if (!wait_begin(&w, given[2]))
-			return NULL;
-	} else {
-		w = (struct wait){.once = true};
-	}
-	if (!stream_from(given[3], true, -1, (struct stream){NULL, NULL}, &stream))
+	if (!wait_begin(&w, given[2]) ||
+	    !stream_from(given[3], true, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
 	c = handle_enter(&self->handle);
 	if (!c)
@@ -553,7 +548,7 @@ static PyObject *by_name(PyObject *o, PyObject *name, int (*function)(share_clie
 PyDoc_STRVAR(
     end_channel_doc,
     "end_channel(name)\n--\n\n"
-    "End the messages that wait in a queue though their producers are gone. NotFound: there "
+    "End the messages that wait in a queue though their producers are gone. NotFoundError: there "
     "are none of this\nuser's.");
 static PyObject *end_channel(PyObject *o, PyObject *name)
 {

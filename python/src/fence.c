@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Fences. A fence is two numbers, so the object is a value that a program can send by any means. */
+/*
+ * Fences. A fence is two numbers, so the object is a value that a program can send by any means. In
+ * the process that has recorded it, it knows the connection as well, by which it waits.
+ */
 
 #include <limits.h>
 
@@ -8,6 +11,7 @@
 
 struct fence {
 	PyObject_HEAD share_fence fence;
+	struct client *client; /* NULL: it came from elsewhere */
 };
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -28,8 +32,17 @@ static void dealloc(PyObject *o)
 {
 	PyTypeObject *type = Py_TYPE(o);
 
+	Py_XDECREF((PyObject *)((struct fence *)o)->client);
 	PyObject_Free(o);
 	Py_DECREF(type);
+}
+
+static PyObject *get_client(PyObject *o, void *ignored)
+{
+	struct client *client = ((struct fence *)o)->client;
+
+	(void)ignored;
+	return Py_NewRef(client ? (PyObject *)client : Py_None);
 }
 
 static PyObject *get_number(PyObject *o, void *which)
@@ -119,6 +132,8 @@ PyObject *fence_record(PyObject *module, PyObject *args)
 	UNLOCKED(r = share_fence_record(c, ordinal, stream.p, &self->fence));
 	if (!handle_leave(&client->handle, r))
 		Py_CLEAR(self);
+	else
+		self->client = (struct client *)Py_NewRef((PyObject *)client);
 	return (PyObject *)self;
 }
 
@@ -199,6 +214,8 @@ bool fence_ready(PyObject *module)
 	static PyGetSetDef getters[] = {
 	    {"timeline", get_number, NULL, "Which timeline; 0: the fence is reached already.",
 	     NULL},
+	    {"client", get_client, NULL,
+	     "The Client that has recorded it; None: it came from elsewhere.", NULL},
 	    {"value", get_number, NULL, "What that has to get to.", (void *)(intptr_t)1},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};

@@ -228,7 +228,7 @@ PyDoc_STRVAR(
     "Of a queue: give the message back. Another consumer gets it, or this one once more if no "
     "other has room,\nwith `deliveries` + 1; after as many as the channel allows it is set aside "
     "(Producer.take_back()). Waits\nfor what was enqueued before on the stream.\n\n"
-    "NotSupported: it is of a broadcast or a service, or its producer has an older library.");
+    "NotSupportedError: it is of a broadcast or a service, or its producer has an older library.");
 static PyObject *reject_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"reject", {"stream", NULL}, 0, 1, {NULL}};
@@ -245,7 +245,8 @@ PyDoc_STRVAR(
     "reply(array=None, meta=None, *, data=None, stream=...)\n--\n\n"
     "Of a request to a service: answer with an Array, or None, and meta or data as for "
     "Producer.send(), and\nacknowledge the request. The stream is where the work on both was "
-    "enqueued.\n\nCanceled, OwnerDied: nobody waits for the answer any more; the request is "
+    "enqueued.\n\nCanceledError, OwnerDiedError: nobody waits for the answer any more; the request "
+    "is "
     "given up all the same.");
 static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
@@ -284,8 +285,8 @@ static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 
 PyDoc_STRVAR(status_doc,
 	     "status()\n--\n\n"
-	     "Of a request to a service: None while somebody waits for the answer; Canceled, "
-	     "OwnerDied.");
+	     "Of a request to a service: None while somebody waits for the answer; CanceledError, "
+	     "OwnerDiedError.");
 static PyObject *status(PyObject *o, PyObject *ignored)
 {
 	struct message *m = (struct message *)o;

@@ -120,7 +120,8 @@ PyDoc_STRVAR(
     "Work enqueued on\nthe stream afterwards may use it. alignment: a power of two, in bytes; "
     "0: the pool's. timeout: how\nlong to wait for the work of others on memory that they have "
     "given back; None: as long as they do that.\nMemory that others hold is not waited for.\n\n"
-    "OutOfMemory (a MemoryError), NotReady, PermissionError, QuotaExceeded, ValueError.");
+    "OutOfMemoryError (a MemoryError), NotReadyError, PermissionError, QuotaExceededError, "
+    "ValueError.");
 static PyObject *alloc(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {

@@ -249,8 +249,10 @@ PyDoc_STRVAR(
     "Ask: send an Array, or None, and meta or data as Producer.send(), and wait for the answer, "
     "a Message to\nbe acknowledged. The worker gets the Array for reading. Work enqueued on the "
     "stream afterwards comes\nafter the worker's.\n\n"
-    "TimedOut: no worker has answered in time. OwnerDied: all workers that had it died, or the "
-    "one that\nanswered did before its work was done. Canceled: a worker gave the request up.");
+    "TimedOutError: no worker has answered in time. OwnerDiedError: all workers that had it died, "
+    "or the "
+    "one that\nanswered did before its work was done. CanceledError: a worker gave the request "
+    "up.");
 static PyObject *call(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -272,7 +274,7 @@ static PyObject *call(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 PyDoc_STRVAR(start_doc,
 	     "start(array=None, meta=None, *, data=None, stream=...)\n--\n\n"
 	     "The first half of call(): a Pending, so that several calls may be under way. "
-	     "NotReady: no room.");
+	     "NotReadyError: no room.");
 static PyObject *start_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -284,11 +286,11 @@ static PyObject *start_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	return (PyObject *)start((struct member *)o, given, NULL);
 }
 
-PyDoc_STRVAR(
-    finish_doc,
-    "finish(timeout=None, *, stream=...)\n--\n\n"
-    "The answer, in any order of calls. TimedOut, NotReady (timeout 0): not there yet, and the "
-    "call goes on.\nOther errors as of Caller.call(), which end it.");
+PyDoc_STRVAR(finish_doc,
+	     "finish(timeout=None, *, stream=...)\n--\n\n"
+	     "The answer, in any order of calls. TimedOutError, NotReadyError (timeout 0): not "
+	     "there yet, and the "
+	     "call goes on.\nOther errors as of Caller.call(), which end it.");
 static PyObject *finish_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"finish", {"timeout", "stream", NULL}, 0, 1, {NULL}};
@@ -338,7 +340,7 @@ static int next_request(void *p, int timeout_ms, void *stream, share_message *ou
 PyDoc_STRVAR(
     recv_doc,
     "recv(timeout=None, *, stream=...)\n--\n\n"
-    "The next request, a Message to be answered by reply(). As Consumer.recv(); PeerGone: all "
+    "The next request, a Message to be answered by reply(). As Consumer.recv(); PeerGoneError: all "
     "callers have\nleft or died.");
 static PyObject *recv_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {

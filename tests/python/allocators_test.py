@@ -145,7 +145,7 @@ def numba_hands_a_handle_over(address, kind):
     pickled = pickle.dumps(handle)
     del x, handle
     in_a_process(address, numba_takes_a_handle, pickled)
-    with pytest.raises(libshare.NotFound):  # it was for one use
+    with pytest.raises(libshare.NotFoundError):  # it was for one use
         pickle.loads(pickled)
 
 

@@ -44,7 +44,7 @@ def test_values_are_set_and_read_as_in_numpy(pool):
     with pytest.raises(IndexError):
         a[2] = 1
     a.release()
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         a[0] = 1
 
 
@@ -93,7 +93,7 @@ def test_shapes_that_cannot_be_are_refused(pool):
     for wrong in ["x", (1.5,), None, {1: 2}.values]:
         with pytest.raises(TypeError):
             pool.empty(wrong, "float32")
-    with pytest.raises(libshare.OutOfMemory, match="at most 64MiB"):
+    with pytest.raises(libshare.OutOfMemoryError, match="at most 64MiB"):
         pool.alloc(1 << 40)
     with pytest.raises(MemoryError):
         pool.empty(1 << 30, "float64")
@@ -174,7 +174,7 @@ def test_memory_stays_as_long_as_anything_that_shows_it(pool, broker):
     for use in (lambda: np.asarray(a), lambda: a[0], lambda: a.ptr, lambda: a.publish("x"), lambda: a.export(),
                 lambda: a.tobytes(), lambda: a.__dlpack__(), lambda: a.metadata, lambda: a.raw_metadata(), lambda: a.recipe(), lambda: a.id,
                 lambda: a.reshape(-1), lambda: a.info(), lambda: a.status(), lambda: a.record_stream(None)):
-        with pytest.raises((libshare.Closed, BufferError, TypeError)):
+        with pytest.raises((libshare.ClosedError, BufferError, TypeError)):
             use()
     a.release()
     pool.set_cache(0)
@@ -191,9 +191,9 @@ def test_memory_outlives_client_and_pool(broker):
         x = np.asarray(a)
     assert c.closed and p.closed
     assert x.sum() == 45 and np.asarray(a[2:4]).sum() == 5
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         p.alloc(1)
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         c.lookup("x")
     a.publish("still/there")
     assert np.asarray(broker.lookup("still/there")).sum() == 45
@@ -208,7 +208,7 @@ def test_a_readonly_array_cannot_be_written(client, pool):
         np.asarray(r)[0] = 1
     with pytest.raises(ValueError):
         r.copy_from(bytes(32))
-    with pytest.raises(libshare.Denied):
+    with pytest.raises(libshare.DeniedError):
         r.metadata = {}
     with pytest.raises(BufferError):
         r.__dlpack__()  # a consumer from before read-only could be said
@@ -273,7 +273,7 @@ def test_the_exchange_api_borrows_and_owns(pool):
     a.release()
     assert ctypes.c_int16.from_address(m.contents.tensor.data).value == 1
     m.contents.deleter(m)
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         borrow(words[5])(a, t)
 
 
@@ -304,7 +304,7 @@ def test_metadata_is_json(client, pool):
     a.publish("m")
     read = client.lookup("m").metadata
     assert read["frame"] == 7 and read["é"] == [1, None]
-    with pytest.raises(libshare.InvalidArgument):
+    with pytest.raises(libshare.InvalidArgumentError):
         a.metadata = 3
     with pytest.raises(TypeError):
         a.metadata = {"x": object()}
@@ -504,11 +504,11 @@ def test_numpy_says_that_an_array_was_released(pool):
     a = pool.empty(3, "float64")
     a.release()
     for see in (np.asarray, np.array, memoryview, bytes, np.from_dlpack):
-        with pytest.raises(libshare.Closed):
+        with pytest.raises(libshare.ClosedError):
             see(a)
     b = pool.empty(3, "bfloat16")
     b.release()
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         np.asarray(b)
 
 
@@ -597,7 +597,7 @@ def test_one_array_is_released_by_many_threads_at_once(pool):
             try:
                 a.tobytes()
                 a[3:].tobytes()
-            except libshare.Closed:
+            except libshare.ClosedError:
                 pass
             a.release()
 
@@ -628,11 +628,11 @@ def test_an_argument_that_gives_the_array_up_finds_it_closed(pool):
     for use in ("tobytes", "fill_zero", "copy_from"):
         a = pool.array(b"12345678")
         v = a[:4]
-        with pytest.raises(libshare.Closed):
+        with pytest.raises(libshare.ClosedError):
             getattr(a, use)(*([bytes(8)] if use == "copy_from" else []), stream=Releases(a))
         assert bytes(v) == b"1234"  # which has a reference of its own
     a = pool.array(b"12345678")
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         a.__dlpack__(max_version=Releases(a))
 
 
@@ -650,10 +650,10 @@ def test_who_uses_an_array_keeps_it_whatever_others_fail_at(client, pool, broker
     waits = threading.Thread(target=wait)
     waits.start()
     until(lambda: any(row["resource"] == "waits" and row["used"] for row in broker.inspect("users")))
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         a.tobytes(stream=Releases(a))
     waits.join()
-    assert ends == [libshare.Closed]
+    assert ends == [libshare.ClosedError]
     client.unpublish("a")
 
 

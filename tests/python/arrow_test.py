@@ -303,7 +303,7 @@ def test_what_is_writable_or_unwanted_is_not_kept(client, pool):
         client.unpublish("t")
         assert la.collect() == 0 and client.inspect("buffers") == []
     la.publish(pool, "t", flat())
-    with pytest.raises(libshare.Denied):
+    with pytest.raises(libshare.DeniedError):
         client.lookup("t", mode="rw")
     client.unpublish("t")
     la.collect()
@@ -316,7 +316,7 @@ def test_memory_that_is_kept_gives_way(client, pool):
         client.unpublish(name)
     la.publish(pool, "c", pa.table({"x": pa.array(range(5 << 20))}))
     client.unpublish("c")
-    with pytest.raises(libshare.OutOfMemory):
+    with pytest.raises(libshare.OutOfMemoryError):
         la.publish(pool, "d", pa.table({"x": pa.array(range(9 << 20))}))
     assert la.collect() == 0
 

@@ -52,15 +52,15 @@ def test_lookups_wait_without_a_thread(client, pool):
 
 def test_a_lookup_that_was_started_is_waited_for_by_a_thread(client, pool):
     operation = client.lookup_async("late")
-    with pytest.raises(libshare.NotReady):
+    with pytest.raises(libshare.NotReadyError):
         operation.result(0)
     pool.array(b"late").publish("late")
     assert bytes(operation.result(None)) == b"late"
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         operation.result(None)
     operation = client.lookup_async("never")
     operation.close()
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         operation.result(None)
     client.lookup_async("forgotten")
     client.unpublish("late")
@@ -77,7 +77,7 @@ def test_what_nobody_fetched_is_given_back(client, pool):
 def test_watches_report_every_change(client, pool):
     a = pool.empty(1)
     with client.watch("w/") as w:
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             w.next(0)
         with pytest.raises(TimeoutError):
             w.next(0.01)
@@ -146,8 +146,8 @@ def test_channels_and_services_in_a_loop(client, pool):
             return int(np.asarray(answer.array)[0]), answer.meta
 
     async def main():
-        caller = client.service("s", pool)
-        worker = client.worker("s", pool)
+        caller = pool.caller("s")
+        worker = pool.worker("s")
         serving = asyncio.ensure_future(serve(worker))
         assert await asyncio.gather(*(ask(caller, i) for i in range(40))) == [(2 * i, i) for i in range(40)]
         pending = caller.start(pool.array(np.full(4, 7)), meta=7)
@@ -158,7 +158,7 @@ def test_channels_and_services_in_a_loop(client, pool):
         worker.close()
 
         rx, tx = pool.consumer("c"), pool.producer("c")
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             await rx.recv_async(0)
         with pytest.raises(TimeoutError):
             await rx.recv_async(0.01)
@@ -170,7 +170,7 @@ def test_channels_and_services_in_a_loop(client, pool):
         await tx.drain_async()
         for i in range(50):
             await tx.send_async(None, i)
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             await tx.drain_async(0)
         with pytest.raises(TimeoutError, match="has yet to acknowledge"):
             await tx.drain_async(0.01)
@@ -235,7 +235,7 @@ def test_who_drains_waits_for_nothing_that_others_send_meanwhile(pool):
                 await tx.drain_async(0.3)
             (await rx.recv_async()).ack()
             await drained
-            with pytest.raises(libshare.NotReady):
+            with pytest.raises(libshare.NotReadyError):
                 await tx.drain_async(0)
 
     run(main())
@@ -297,13 +297,13 @@ def test_who_receives_without_a_pause_leaves_others_their_turn(client, pool):
 
 def test_a_call_that_is_canceled_is_given_up(client, pool):
     async def main():
-        with client.service("s", pool) as caller, client.worker("s", pool) as worker:
+        with pool.caller("s") as caller, pool.worker("s") as worker:
             call = asyncio.ensure_future(caller.call_async(data=b"?"))
             m = await worker.recv_async()
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            with pytest.raises(libshare.Canceled):
+            with pytest.raises(libshare.CanceledError):
                 m.reply()
             with pytest.raises(TimeoutError):
                 await caller.call_async(timeout=0.01)
@@ -316,24 +316,28 @@ def test_fences_are_points_on_streams(client, broker):
     with client.host_stream() as s:
         s.launch(gate.wait)
         f = client.record(stream=s)
-        assert not client.query(f) and not broker.query(f)
+        assert not f.query() and not f.query(client=broker) and f.client is client
         with pytest.raises(TimeoutError):
-            client.synchronize(f, 0.01)
+            f.synchronize(0.01)
         with pytest.raises(TimeoutError):
-            client.synchronize(f, 0)
+            f.synchronize(0)
         with broker.host_stream() as other:
-            broker.wait(f, stream=other)
+            f.wait(client=broker, stream=other)
             g = broker.record(stream=other)
-            assert not client.query(g) and f != g and f == libshare.Fence(f.timeline, f.value)
+            assert not g.query(client=client) and f != g and f == libshare.Fence(f.timeline, f.value)
             gate.set()
-            client.synchronize(g)
-        broker.wait(f)
-        assert client.query(f) and broker.query(f)
-        assert pickle.loads(pickle.dumps(f)) == f and hash(f) == hash(libshare.Fence(f.timeline, f.value))
-    assert client.query(libshare.Fence())
+            g.synchronize(client=client)
+        f.wait(client=broker)
+        assert f.query() and f.query(client=broker)
+        sent = pickle.loads(pickle.dumps(f))
+        assert sent == f and hash(f) == hash(libshare.Fence(f.timeline, f.value)) and sent.client is None
+        assert sent.query(client=broker)
+        with pytest.raises(ValueError, match="say client="):
+            sent.query()
+    assert libshare.Fence().query(client=client)
     with pytest.raises(libshare.Error):
-        client.query(libshare.Fence(1 << 40, 1))
-    for wrong in (lambda: client.query(3), lambda: client.wait(None), lambda: client.record(nope=1)):
+        libshare.Fence(1 << 40, 1).query(client=client)
+    for wrong in (lambda: f.query(client=3), lambda: f.wait(nope=1), lambda: client.record(nope=1)):
         with pytest.raises(TypeError):
             wrong()
 

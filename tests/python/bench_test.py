@@ -91,15 +91,15 @@ def test_the_loops_in_c_do_what_the_calls_do(client):
             assert all(part > 0 for part in _core._measure(rx, 3))
             rx.recv(0).ack()
             tx.send(a)
-            with pytest.raises(libshare.NotReady):  # there are not so many, and it keeps none
+            with pytest.raises(libshare.NotReadyError):  # there are not so many, and it keeps none
                 _core._measure(rx, 2)
             assert rx.stats()["in_flight"] == 0
             assert _core._measure(pool, 2, 64) > 0
-            with pytest.raises(libshare.NotFound):
+            with pytest.raises(libshare.NotFoundError):
                 _core._measure(client, 1, "nothing")
             with pytest.raises(TypeError):
                 _core._measure(a, 1)
             with pytest.raises(TypeError):
                 _core._measure(tx, 1, None)
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         _core._measure(pool, 1, 64)

@@ -41,9 +41,9 @@ def test_messages_say_what_they_are(pool):
         assert m.closed
         m.ack()  # once more: nothing
         for use in (lambda: m.array, m.reply, m.status):
-            with pytest.raises(libshare.Closed):
+            with pytest.raises(libshare.ClosedError):
                 use()
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             rx.recv(0)
         with pytest.raises(TimeoutError):
             rx.recv(0.01)
@@ -59,20 +59,20 @@ def test_who_comes_late_gets_the_history(pool):
         until(lambda: tx.stats()["in_flight"] == 0)
         with pool.consumer("c", from_="oldest") as late:
             assert [m.meta for m in (late.recv(), late.recv())] == [3, 4]
-        with pool.consumer("c") as later, pytest.raises(libshare.NotReady):
+        with pool.consumer("c") as later, pytest.raises(libshare.NotReadyError):
             later.recv(0)
-        with pytest.raises(libshare.Exists):
+        with pytest.raises(libshare.ExistsError):
             pool.consumer("c", history=3)
-        with pytest.raises(libshare.InvalidArgument):
+        with pytest.raises(libshare.InvalidArgumentError):
             pool.producer("d", mode="queue", history=1)
 
 
 def test_what_does_not_go_is_refused(client, pool):
     with pool.consumer("c", data_max=64) as rx, pool.producer("c") as tx, client.pool("other", kind="host") as other:
         a = pool.empty(3)
-        for wrong, error in [(lambda: tx.send(other.empty(3)), libshare.InvalidArgument),
+        for wrong, error in [(lambda: tx.send(other.empty(3)), libshare.InvalidArgumentError),
                              (lambda: tx.send(np.zeros(3)), TypeError),
-                             (lambda: tx.send(a, meta={"x": "y" * 100}), libshare.InvalidArgument),
+                             (lambda: tx.send(a, meta={"x": "y" * 100}), libshare.InvalidArgumentError),
                              (lambda: tx.send(a, data=b"x" * 2000), ValueError),
                              (lambda: tx.send(a, meta=object()), TypeError),
                              (lambda: tx.send(a, data="text"), TypeError),
@@ -81,18 +81,18 @@ def test_what_does_not_go_is_refused(client, pool):
                              (lambda: tx.send_many([a, 3]), TypeError),
                              (lambda: tx.send_many(3), TypeError),
                              (lambda: tx.recv(), AttributeError),
-                             (lambda: pool.consumer("c", mode="queue"), libshare.Exists),
+                             (lambda: pool.consumer("c", mode="queue"), libshare.ExistsError),
                              (lambda: pool.consumer("c", mode="cheese"), ValueError),
                              (lambda: pool.producer("c", when_full="never"), ValueError),
                              (lambda: pool.producer("c", stall=-1), ValueError),
-                             (lambda: pool.consumer("none", existing=True), libshare.NotFound),
+                             (lambda: pool.consumer("none", existing=True), libshare.NotFoundError),
                              (lambda: pool.consumer("c", depth=-1), ValueError)]:
             with pytest.raises(error):
                 wrong()
         a.release()
-        with pytest.raises(libshare.Closed):
+        with pytest.raises(libshare.ClosedError):
             tx.send(a)
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             rx.recv(0)
 
 
@@ -100,8 +100,8 @@ def test_numbers_and_names_that_are_none_are_said_to_be(client, pool):
     for wrong, error, words in [
         (lambda: pool.producer("c", deliveries=-1), ValueError, "deliveries is a number from 0 on, not -1"),
         (lambda: pool.consumer("c", depth=1 << 32), ValueError, "depth is a number from 0 on"),
-        (lambda: client.service("s", pool, workers=-1), ValueError, "workers is a number from 0 on, not -1"),
-        (lambda: client.worker(b"s", pool), TypeError, "the name of a service is a str, not bytes"),
+        (lambda: pool.caller("s", workers=-1), ValueError, "workers is a number from 0 on, not -1"),
+        (lambda: pool.worker(b"s"), TypeError, "the name of a service is a str, not bytes"),
         (lambda: pool.producer(3), TypeError, "the name of a channel is a str, not int"),
         (lambda: client.pool(3), TypeError, "the name of a pool is a str, not int"),
     ]:
@@ -119,7 +119,7 @@ def test_the_memory_of_a_message_tells_its_metadata_and_is_published_when_it_is_
             kept = m.array
             assert kept.metadata == {"camera": "left"}
             for use in (lambda: kept.publish("n"), kept.export, kept.recipe):
-                with pytest.raises(libshare.Stale, match="share_retain"):
+                with pytest.raises(libshare.StaleError, match="share_retain"):
                     use()
             m.ack()
             assert kept.metadata == {"camera": "left"}
@@ -201,7 +201,7 @@ def test_sending_waits_for_room_or_fails_or_drops(pool):
         waits.join()
     with pool.consumer("fail", depth=2, when_full="fail") as rx, pool.producer("fail") as tx:
         assert tx.send_many([a, (None, {"n": 1}), a]) == 2
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             tx.send(a)
         assert rx.recv().array is not None and rx.recv().meta == {"n": 1}
         assert tx.send_many([]) == 0
@@ -223,7 +223,7 @@ def test_a_queue_gives_each_message_to_one(pool):
                 try:
                     with rx.recv(0) as m:
                         seen.append(int(np.asarray(m.array)[0]))
-                except libshare.NotReady:
+                except libshare.NotReadyError:
                     break
         assert sorted(seen) == list(range(20))
         assert tx.take_back() is None
@@ -235,7 +235,7 @@ def member(role, address, name, then):
 import libshare, sys, time, os
 c = libshare.connect(sys.argv[1])
 pool = c.pool("test")
-member = pool.{role}({name!r}) if {role!r} != "worker" else c.worker({name!r}, pool)
+member = pool.{role}({name!r}) if {role!r} != "worker" else pool.worker({name!r})
 print("there", flush=True)
 {then}
 """
@@ -257,14 +257,14 @@ def test_a_producer_waits_until_all_is_acknowledged(pool):
         tx.drain()
         for n in range(3):
             tx.send(pool.array(b"job"), meta=n)
-        with pytest.raises(libshare.NotReady, match=f"pid {os.getpid()} has yet to acknowledge"):
+        with pytest.raises(libshare.NotReadyError, match=f"pid {os.getpid()} has yet to acknowledge"):
             tx.drain(0)
         with pytest.raises(TimeoutError):
             tx.drain(timeout=0.01)
         rx.recv().ack()
         tx.drain(before=1)
         tx.drain(0, before=1)
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             tx.drain(0, before=2)
         t = threading.Thread(target=lambda: [rx.recv().ack() for _ in range(2)])
         t.start()
@@ -285,7 +285,7 @@ def test_the_messages_of_a_queue_outlive_their_producer(pool, client):
         row = next(row for row in client.inspect("channels") if row["channel"] == "jobs")
         assert row["waiting"] == 3
         client.end_channel("jobs")
-        with pytest.raises(libshare.NotFound):
+        with pytest.raises(libshare.NotFoundError):
             client.end_channel("jobs")
     with pytest.raises(TypeError):
         client.end_channel(1)
@@ -315,10 +315,10 @@ def test_a_message_is_given_back(pool):
         m.reject()
         assert m.closed and bytes(array) == b"job"
         for give_up in (m.reject, m.ack):
-            with pytest.raises(libshare.Closed):
+            with pytest.raises(libshare.ClosedError):
                 give_up()
         del array
-        with pytest.raises(libshare.TimedOut):
+        with pytest.raises(libshare.TimedOutError):
             tx.drain(0.01)
         for m in rx:  # which acknowledges nothing that was given back
             assert m.meta == "hard" and m.deliveries in (2, 3)
@@ -326,12 +326,12 @@ def test_a_message_is_given_back(pool):
             if m.deliveries == 3:
                 break
         tx.drain()
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             rx.recv(0)
         assert tx.stats()["rejected"] == 3 and rx.stats()["rejected"] == 3 and tx.stats()["set_aside"] == 1
         with tx.take_back() as m:
             assert bytes(m.array) == b"job"
-            with pytest.raises(libshare.Denied):
+            with pytest.raises(libshare.DeniedError):
                 m.reject()
     with pool.consumer("b") as rx, pool.producer("b") as tx:
         tx.send(None, 1)
@@ -347,13 +347,13 @@ def test_the_death_and_the_departure_of_a_producer_are_told(pool, client):
         kill(dies)
         with rx.recv() as m:
             assert bytes(m.array) == b"last"
-        with pytest.raises(libshare.OwnerDied) as e:
+        with pytest.raises(libshare.OwnerDiedError) as e:
             rx.recv()
         assert e.value.message is None
         leaves = member("producer", client.address, "c", "")
         assert leaves.wait() == 0
         leaves.stdin.close(), leaves.stdout.close()
-        with pytest.raises(libshare.PeerGone):
+        with pytest.raises(libshare.PeerGoneError):
             rx.recv()
         assert list(iter_of_closed(pool)) == []
 
@@ -372,7 +372,7 @@ s = c.host_stream(); s.launch(threading.Event().wait)
 member.send(pool.empty(3, "int64", stream=s), meta={"job": 7}, stream=s); print("sent", flush=True); input()""")
         assert dies.stdout.readline() == "sent\n"
         kill(dies)
-        with pytest.raises(libshare.OwnerDied) as e:
+        with pytest.raises(libshare.OwnerDiedError) as e:
             rx.recv()
         assert e.value.message is not None and not e.value.message.closed
         assert e.value.message.meta == {"job": 7} and e.value.message.array is None
@@ -381,13 +381,13 @@ member.send(pool.empty(3, "int64", stream=s), meta={"job": 7}, stream=s); print(
 
 
 def test_a_killed_worker_s_request_goes_to_another(pool, client):
-    with client.service("s", pool) as caller:
+    with pool.caller("s") as caller:
         victim = member("worker", client.address, "s", "m = member.recv(); print('has it', flush=True); input()")
         pending = caller.start(pool.array(np.arange(5)), meta={"n": 1})
         assert victim.stdout.readline() == "has it\n"
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             pending.finish(0)
-        with client.worker("s", pool) as worker:
+        with pool.worker("s") as worker:
             kill(victim)
             m = worker.recv()
             assert m.deliveries == 2 and m.meta == {"n": 1} and m.status() is None
@@ -398,28 +398,28 @@ def test_a_killed_worker_s_request_goes_to_another(pool, client):
 
 
 def test_services_fail_as_they_should(pool, client):
-    with client.service("s", pool) as caller:
-        with pytest.raises(libshare.TimedOut):
+    with pool.caller("s") as caller:
+        with pytest.raises(libshare.TimedOutError):
             caller.call(timeout=0.01)
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             caller.call(timeout=0)
-        with client.worker("s", pool) as worker:
+        with pool.worker("s") as worker:
             # those that were given up are not worked on
             pending = caller.start(data=b"q")
             m = worker.recv()
             assert m.data == b"q" and m.array is None
             pending.cancel()
-            with pytest.raises(libshare.Canceled):
+            with pytest.raises(libshare.CanceledError):
                 m.reply()
             assert m.closed
-            with pytest.raises(libshare.Closed):
+            with pytest.raises(libshare.ClosedError):
                 pending.finish()
             pending = caller.start(pool.empty(3))
             m = worker.recv()
             with pytest.raises(TypeError):
                 m.reply(np.zeros(3))
             m.ack()
-            with pytest.raises(libshare.Canceled):
+            with pytest.raises(libshare.CanceledError):
                 pending.finish()
             pending = caller.start()
             m = worker.recv()
@@ -437,8 +437,8 @@ def test_calls_of_many_threads(pool, client):
         for m in worker:
             m.reply(pool.array(np.asarray(m.array) + 1), meta=m.meta)
 
-    caller = client.service("s", pool)
-    workers = [client.worker("s", pool) for _ in range(2)]
+    caller = pool.caller("s")
+    workers = [pool.worker("s") for _ in range(2)]
     serving = [threading.Thread(target=work, args=(w,)) for w in workers]
     wrong = []
 
@@ -469,7 +469,7 @@ def test_closing_ends_the_wait_of_another_thread(pool, client):
         def wait():
             try:
                 waits(rx)
-            except libshare.Closed:
+            except libshare.ClosedError:
                 seen.append(True)
 
         t = threading.Thread(target=wait)
@@ -483,7 +483,7 @@ def test_control_c_ends_every_wait(pool, client):
     for role, wait in [("consumer", "member.recv()"), ("consumer", "next(iter(member))"), ("worker", "member.recv()"),
                        ("producer", "[member.send(None) for _ in range(10000)]"), ("producer", "(member.send(None), member.flush())"),
                        ("producer", "(member.send(None), member.drain())"),
-                       ("consumer", "c.service('x', pool).call()"), ("consumer", "next(c.watch('none'))")]:
+                       ("consumer", "pool.caller('x').call()"), ("consumer", "next(c.watch('none'))")]:
         name = f"{role}{len(wait)}"
         holds = pool.consumer(name) if "range" in wait else None
         waits = member(role, client.address, name, f"""
@@ -509,7 +509,7 @@ def test_a_consumer_that_is_left_behind_is_told(pool, client):
                 tx.send(None, timeout=0.001)
             except TimeoutError:
                 pass
-        with pytest.raises(libshare.Stale):
+        with pytest.raises(libshare.StaleError):
             while True:
                 rx.recv(0).ack()
 
@@ -555,7 +555,7 @@ def test_what_is_given_is_given_once(pool, broker):
         tx.send(a, give=True)
         assert a.closed
         assert bytes(v) == b"gi" and bytes(x) == b"given"
-        with pytest.raises(libshare.Closed):
+        with pytest.raises(libshare.ClosedError):
             tx.send(a, give=True)
         m = rx.recv()
         tx.send(m.array, give=True)  # on and on
@@ -578,7 +578,7 @@ def test_what_came_with_a_message_stays_when_that_is_acknowledged(pool):
         m = rx.recv()
         m.ack()
         assert m.meta == {"n": 7}
-        with pytest.raises(libshare.Closed):
+        with pytest.raises(libshare.ClosedError):
             m.array
         m = rx.recv()
         m.ack()
@@ -590,10 +590,10 @@ def test_nobody_begins_to_use_what_is_being_given(pool):
         while True:
             try:
                 tx.send(None, timeout=0)
-            except (libshare.TimedOut, libshare.NotReady):
+            except (libshare.TimedOutError, libshare.NotReadyError):
                 break
         a = pool.array(b"given")
-        with pytest.raises((libshare.TimedOut, libshare.NotReady)):
+        with pytest.raises((libshare.TimedOutError, libshare.NotReadyError)):
             tx.send(a, give=True, timeout=0)
         assert not a.closed and a.tobytes() == b"given"  # as it was not
         handled, sent, seen = threading.Semaphore(0), threading.Event(), []
@@ -602,7 +602,7 @@ def test_nobody_begins_to_use_what_is_being_given(pool):
             try:
                 a.tobytes()
                 seen.append("used")
-            except libshare.Closed:
+            except libshare.ClosedError:
                 seen.append("closed")
             if seen[-1] == "closed" or len(seen) == 50:
                 rx.recv(timeout=0).ack()
@@ -630,7 +630,7 @@ def test_nobody_begins_to_use_what_is_being_given(pool):
 def next_of(rx):
     try:
         return rx.recv(timeout=0)
-    except libshare.NotReady:
+    except libshare.NotReadyError:
         return None
 
 
@@ -659,15 +659,15 @@ def test_an_error_says_what_failed_and_not_what_was_given_up_after(client, pool,
         tx.send(pool.array(b"123"))
         for timeout in (0, 0.01):
             a, options = one()
-            error = libshare.TimedOut if timeout else libshare.NotReady
+            error = libshare.TimedOutError if timeout else libshare.NotReadyError
             with pytest.raises(error, match="the channel had no room|consumers have yet to receive"):
                 tx.send(a, timeout=timeout, **options)
             assert a.closed
         rx.recv().ack()  # or it would wait for the next consumer
-    with client.pool("other", kind="host") as other, pool.producer("p") as tx, client.service("s", pool) as caller:
+    with client.pool("other", kind="host") as other, pool.producer("p") as tx, pool.caller("s") as caller:
         for hand_on in (tx.send, caller.start, caller.call):
             a = other.array(b"123")
-            with pytest.raises(libshare.InvalidArgument, match="pool"):
+            with pytest.raises(libshare.InvalidArgumentError, match="pool"):
                 hand_on(a, stream=Releases(a))
             assert a.closed
     if published:

@@ -26,19 +26,19 @@ def run(program, *arguments, **options):
 
 
 def test_errors_are_those_that_python_has(client, broker):
-    for error, base in [(libshare.TimedOut, TimeoutError), (libshare.NotFound, FileNotFoundError),
-                        (libshare.Denied, PermissionError), (libshare.OutOfMemory, MemoryError),
-                        (libshare.Exists, FileExistsError), (libshare.InvalidArgument, ValueError),
-                        (libshare.Disconnected, ConnectionError), (libshare.NotReady, BlockingIOError),
-                        (libshare.NoBroker, ConnectionError), (libshare.PeerGone, BrokenPipeError)]:
+    for error, base in [(libshare.TimedOutError, TimeoutError), (libshare.NotFoundError, FileNotFoundError),
+                        (libshare.DeniedError, PermissionError), (libshare.OutOfMemoryError, MemoryError),
+                        (libshare.ExistsError, FileExistsError), (libshare.InvalidArgumentError, ValueError),
+                        (libshare.DisconnectedError, ConnectionError), (libshare.NotReadyError, BlockingIOError),
+                        (libshare.NoBrokerError, ConnectionError), (libshare.PeerGoneError, BrokenPipeError)]:
         assert issubclass(error, base) and issubclass(error, libshare.Error)
         assert error.code < 0 and error.name.startswith("SHARE_E")
     with pytest.raises(FileNotFoundError, match="nope") as e:
-        client.lookup("nope")
-    assert e.value.code == libshare.NotFound.code and e.value.name == "SHARE_ENOENT"
-    with pytest.raises(libshare.NoBroker):
+        client.lookup("nope", timeout=0)
+    assert e.value.code == libshare.NotFoundError.code and e.value.name == "SHARE_ENOENT"
+    with pytest.raises(libshare.NoBrokerError):
         libshare.connect("/nowhere/broker.sock")
-    with pytest.raises(libshare.NoBroker, match='"embedded" is a broker of one'):
+    with pytest.raises(libshare.NoBrokerError, match='"embedded" is a broker of one'):
         libshare.connect("embeded")
     with pytest.raises(TimeoutError, match="nope"):
         client.lookup("nope", timeout=0.01)
@@ -47,13 +47,13 @@ def test_errors_are_those_that_python_has(client, broker):
             libshare.connect(broker.address, timeout=timeout)
     with libshare.connect(broker.address, timeout=60) as c:
         c.ping()
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         client.pool("nope", create=False)
     client.pool("there", kind="host")
-    with pytest.raises(libshare.Exists):
+    with pytest.raises(libshare.ExistsError):
         p = client.pool("there", kind="host")
         client.pool("there", create=True)
-    with pytest.raises(libshare.InvalidArgument):
+    with pytest.raises(libshare.InvalidArgumentError):
         client.pool("x", kind="cheese")
     for wrong in ["1.5.2GiB", "GiB", -1, "-3", 1 << 63]:
         with pytest.raises(ValueError):
@@ -74,13 +74,35 @@ def test_errors_are_those_that_python_has(client, broker):
         client.lookup(3)
 
 
+def test_what_was_called_otherwise_goes_on_for_a_version_and_says_so(client, pool):
+    def warned(use):
+        with pytest.warns(DeprecationWarning, match="now"):
+            return use()
+
+    for before, now in [("NotFound", "NotFoundError"), ("DeviceFailed", "DeviceError"), ("Closed", "ClosedError"),
+                        ("Interrupted", "WaitInterruptedError"), ("SystemCallFailed", "SystemCallError")]:
+        assert warned(lambda: getattr(libshare, before)) is getattr(libshare, now)
+    errors = [c for c in vars(libshare).values() if isinstance(c, type) and issubclass(c, libshare.Error)]
+    assert len(errors) == 24 and all(c.__name__.endswith("Error") for c in errors)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        libshare.Nothing
+    with warned(lambda: client.worker("s", pool)) as worker, warned(lambda: client.service("s", pool)) as caller:
+        call = caller.start(meta=1)
+        worker.recv().reply(meta=2)
+        assert call.finish().meta == 2
+    fence = client.record()
+    assert warned(lambda: client.query(fence)) is True
+    warned(lambda: client.wait(fence))
+    warned(lambda: client.synchronize(fence, 1))
+
+
 def test_a_broker_that_hangs_is_named_to_who_connects_with_a_time_limit(broker):
     pid = broker.inspect("status")["pid"]
     os.kill(pid, signal.SIGSTOP)
     until(lambda: state_of(pid) == "T")  # a signal is taken some time after it was sent
     try:
         for timeout in (0, 0.05):
-            with pytest.raises(libshare.TimedOut, match=rf"process {pid} \(.*state T"):
+            with pytest.raises(libshare.TimedOutError, match=rf"process {pid} \(.*state T"):
                 libshare.connect(broker.address, timeout=timeout)
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -97,7 +119,7 @@ def test_pools_say_what_they_are(client):
         with client.pool("p") as again:
             assert again.info()["limit"] == 8 << 20
     for use in (p.info, lambda: p.alloc(1), lambda: p.empty(1), lambda: p.set_cache(0)):
-        with pytest.raises(libshare.Closed):
+        with pytest.raises(libshare.ClosedError):
             use()
     p.close()
 
@@ -114,17 +136,17 @@ def test_names_have_versions_and_carry_their_tensor(client, pool):
     assert [n.name for n in client.names("a/")] == ["a/x", "a/y"] and client.names("b") == []
     name = client.names("a/y")[0]
     assert name.version == second and name.buffer == a.id and name.persistent and name.pool == "test"
-    with pytest.raises(libshare.Exists):
+    with pytest.raises(libshare.ExistsError):
         a.publish("a/x", exclusive=True)
-    with pytest.raises(libshare.Busy):
+    with pytest.raises(libshare.BusyError):
         a.publish("a/x", expected_version=second)
     third = a.publish("a/x", expected_version=first, mode="r")
     assert third > second
-    with pytest.raises(libshare.Denied):
+    with pytest.raises(libshare.DeniedError):
         client.lookup("a/x", "rw")
     client.unpublish("a/x")
     client.unpublish("a/y")
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         client.unpublish("a/x")
 
 
@@ -145,14 +167,14 @@ def test_tokens_carry_the_tensor_once(client, broker, pool):
     assert len(token) == 32
     got = broker.import_(token)
     assert np.array_equal(np.asarray(got), x[:, 1:]) and got.readonly
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         broker.import_(token)
     token = pool.array(x).export(mode="rw", uses=0, timeout=1000)
     assert not broker.import_(token).readonly and broker.import_(token, mode="r").readonly
     client.revoke(token)
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         broker.import_(token)
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         client.revoke(token)
     for wrong in (b"short", bytes(33)):
         with pytest.raises(ValueError):
@@ -175,7 +197,7 @@ def test_monitor_tells_what_happens(client, broker, pool):
     assert (e["action"], e["name"], e["pool"], e["label"]) == ("publish", "monitored/name", "test", "test")
     assert broker.monitor(prefix="monitored/", timeout=0.01) == []
     for wrong, error in ((dict(timeout=-1), ValueError), (dict(user=-1), OverflowError), (dict(user="x"), TypeError),
-                         (dict(pool=3), TypeError), (dict(prefix="x" * 300), libshare.InvalidArgument)):
+                         (dict(pool=3), TypeError), (dict(prefix="x" * 300), libshare.InvalidArgumentError)):
         with pytest.raises(error):
             broker.monitor(**wrong)
     broker.unpublish("other/name")
@@ -189,7 +211,7 @@ def test_inspect_shows_what_the_broker_knows(client, pool):
     assert "test" in [p["pool"] for p in client.inspect("pools")]
     assert {c["label"] for c in client.inspect("clients")} == {"owner", "test"}
     assert len(client.inspect("buffers")) == 1
-    with pytest.raises(libshare.InvalidArgument):
+    with pytest.raises(libshare.InvalidArgumentError):
         client.inspect("cheese")
     del a
 
@@ -205,20 +227,20 @@ def test_what_reports_name_can_be_ended(client, broker, pool):
     client.revoke(int(ends[1]["token"], 16))
     assert client.inspect("tokens") == []
     for token in tokens:
-        with pytest.raises(libshare.NotFound):
+        with pytest.raises(libshare.NotFoundError):
             broker.import_(token)
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         client.revoke(ends[0]["token"])
     other = libshare.connect(broker.address, label="other")
     number = next(row["client"] for row in client.inspect("clients") if row["label"] == "other")
     client.drop(number)
-    with pytest.raises(libshare.Disconnected):
+    with pytest.raises(libshare.DisconnectedError):
         other.ping()
     until(lambda: all(row["client"] != number for row in client.inspect("clients")))
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         client.drop(number)
     other.close()
-    with pytest.raises(libshare.NotSupported):
+    with pytest.raises(libshare.NotSupportedError):
         client.reload()
     a.release()
 
@@ -231,7 +253,7 @@ def test_the_configuration_is_read_again(tmp_path):
         file.write_text('{"pools": [{"name": "default", "kind": "host", "limit": "512MiB"}]}')
         assert {"key": 'pools["default"].limit', "change": "256MiB -> 512MiB", "now": True} in c.reload()
         file.write_text("{")
-        with pytest.raises(libshare.InvalidArgument):
+        with pytest.raises(libshare.InvalidArgumentError):
             c.reload()
 
 
@@ -240,7 +262,7 @@ def test_the_broker_is_upgraded(client, pool):
         before = client.inspect("status")["pid"]
         try:
             done = client.upgrade()
-        except libshare.NotSupported as error:
+        except libshare.NotSupportedError as error:
             # in a wheel
             assert "one file" in str(error) and client.inspect("status")["pid"] == before
         else:
@@ -270,9 +292,9 @@ def test_host_streams_order_what_is_shared(client, broker, pool):
             b.release()
         a.release()
     for use in (lambda: s.launch(print), s.synchronize):
-        with pytest.raises(libshare.Closed):
+        with pytest.raises(libshare.ClosedError):
             use()
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         pool.alloc(1, stream=s)
     with pytest.raises(TypeError):
         client.host_stream().launch(3)
@@ -316,7 +338,7 @@ def test_streams_of_all_frameworks_are_understood(client, pool):
         pool.alloc(1, stream=stream).release(stream=stream)
     # host memory has no CUDA streams
     for stream in (1, Has(cuda_stream=4096), np.uint64(4096)):
-        with pytest.raises(libshare.InvalidArgument):
+        with pytest.raises(libshare.InvalidArgumentError):
             pool.alloc(1, stream=stream)
     for stream in ("x", 1.5, b"x", object(), Has(ptr="x"), -1, 1 << 70, Has(__cuda_stream__=3)):
         with pytest.raises((TypeError, ValueError)):
@@ -346,7 +368,7 @@ def test_closing_ends_the_waits_of_others(client, broker):
     def wait():
         try:
             c.lookup("never", timeout=None)
-        except libshare.Closed as e:
+        except libshare.ClosedError as e:
             seen.append(e)
 
     t = threading.Thread(target=wait)
@@ -371,7 +393,7 @@ def test_objects_in_a_forked_child_raise_forked(client, pool):
             try:
                 use()
                 failed += 1
-            except libshare.Forked:
+            except libshare.ForkedError:
                 pass
         # what needs no connection works, and the child can connect for itself
         failed += (a.id, a.offset, a.version, a.shape, a.client) != said
@@ -387,7 +409,7 @@ def test_objects_in_a_forked_child_raise_forked(client, pool):
             try:
                 closed()
                 failed += 1
-            except libshare.Closed:
+            except libshare.ClosedError:
                 pass
         os._exit(failed)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -421,7 +443,7 @@ def test_a_private_broker_ends_with_its_program():
 def answers(address):
     try:
         libshare.connect(address).close()
-    except libshare.NoBroker:
+    except libshare.NoBrokerError:
         return False
     return True
 
@@ -437,7 +459,7 @@ def test_a_broker_that_is_stopped_says_so_before(tmp_path):
         broker.terminate()
         until(lambda: c.ending() > 0)
         assert c.ending() <= 60
-        with pytest.raises(libshare.Disconnected, match="about to end"):
+        with pytest.raises(libshare.DisconnectedError, match="about to end"):
             c.pool("new", kind="host")
         a.release()
     assert broker.wait() == 0
@@ -448,7 +470,7 @@ def test_without_a_broker_memory_stays_and_calls_say_so(broker):
     a = c.pool("p", kind="host").array(np.arange(10))
     broker.close()
     for use in (c.ping, lambda: c.lookup("x", timeout=None), lambda: a.publish("x")):
-        with pytest.raises(libshare.Disconnected):
+        with pytest.raises(libshare.DisconnectedError):
             use()
     assert np.asarray(a).sum() == 45
     a.release()

@@ -88,7 +88,7 @@ def test_a_queue_gives_each_message_to_one(pool, other):
         with rx.recv(LIMIT) as m, second.recv(LIMIT) as n:
             assert m.number != n.number and is_filled(m.array, 5 + m.number) and is_filled(n.array, 5 + n.number)
         for one in rx, second:
-            with pytest.raises(libshare.NotReady):
+            with pytest.raises(libshare.NotReadyError):
                 one.recv(0)
 
 
@@ -116,7 +116,7 @@ def test_a_producer_waits_until_all_is_acknowledged(pool, other):
     tx, rx = members(pool, other)
     with tx, rx:
         tx.send(filled(pool, 9))
-        with rx.recv(LIMIT), pytest.raises(libshare.NotReady):
+        with rx.recv(LIMIT), pytest.raises(libshare.NotReadyError):
             tx.drain(0)
         tx.drain(LIMIT)
 
@@ -128,16 +128,16 @@ def test_the_end_of_the_producers_is_told_once(pool, other):
         tx.close()
         with rx.recv(LIMIT) as m:
             assert is_filled(m.array, 10)
-        with pytest.raises(libshare.PeerGone):
+        with pytest.raises(libshare.PeerGoneError):
             rx.recv(LIMIT)
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             rx.recv(0)
 
 
 def test_a_time_limit_that_is_over_is_no_message(pool, other):
     tx, rx = members(pool, other)
     with tx, rx:
-        with pytest.raises(libshare.NotReady):
+        with pytest.raises(libshare.NotReadyError):
             rx.recv(0)
         with pytest.raises(TimeoutError):
             rx.recv(0.001)
@@ -145,7 +145,7 @@ def test_a_time_limit_that_is_over_is_no_message(pool, other):
 
 def test_a_service_answers_with_memory(client, pool, other):
     theirs = other.pool("test")
-    with other.worker("service", theirs) as worker, client.service("service", pool) as caller:
+    with theirs.worker("service") as worker, pool.caller("service") as caller:
         call = caller.start(filled(pool, 1))
         request = worker.recv(LIMIT)
         assert is_filled(request.array, 1)
@@ -155,10 +155,10 @@ def test_a_service_answers_with_memory(client, pool, other):
 
 
 def test_a_request_that_is_only_acknowledged_is_canceled(client, pool, other):
-    with other.worker("service", other.pool("test")) as worker, client.service("service", pool) as caller:
+    with other.pool("test").worker("service") as worker, pool.caller("service") as caller:
         call = caller.start(filled(pool, 11))
         worker.recv(LIMIT).ack()
-        with pytest.raises(libshare.Canceled):
+        with pytest.raises(libshare.CanceledError):
             call.finish(LIMIT)
 
 

@@ -138,15 +138,15 @@ def test_what_an_event_is_like(client, event):
 
 
 def test_what_cannot_be_is_refused(client, event):
-    with pytest.raises(libshare.Exists):
+    with pytest.raises(libshare.ExistsError):
         client.event(name="ready")
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         client.event(open="nobody")
-    with pytest.raises(libshare.NoDevice):
+    with pytest.raises(libshare.NoDeviceError):
         client.event(device="GPU-none")
     with pytest.raises(ValueError, match="32 bytes"):
         client.event(token=b"short")
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         client.event(token=bytes(32))
     with pytest.raises(TypeError):
         event.record("a stream")
@@ -158,5 +158,5 @@ def test_a_closed_event_says_so(client):
     event.close()
     for use in (lambda: event.record(1), lambda: event.wait(1), event.export, lambda: event.handle,
                 lambda: event.id, lambda: event.device):
-        with pytest.raises(libshare.Closed):
+        with pytest.raises(libshare.ClosedError):
             use()

@@ -73,7 +73,7 @@ def test_executors_carry_arrays(pool):
 
 
 def refused(pickled):
-    with pytest.raises(libshare.NotFound) as told:
+    with pytest.raises(libshare.NotFoundError) as told:
         pickle.loads(pickled)
     return "\n".join([str(told.value), *getattr(told.value, "__notes__", ())])
 
@@ -137,7 +137,7 @@ def test_a_pickle_is_a_token(client, pool, broker):
     view = pickle.dumps(a.T)
     b = pickle.loads(view)
     assert np.array_equal(np.asarray(b), np.arange(6).reshape(2, 3).T) and b.id == a.id and not b.readonly
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         pickle.loads(view)  # it was for one use
     libshare.set_pickle_timeout(0.001)
     old = pickle.dumps(a)
@@ -145,7 +145,7 @@ def test_a_pickle_is_a_token(client, pool, broker):
     def has_ended():
         try:
             pickle.loads(old)
-        except libshare.NotFound:
+        except libshare.NotFoundError:
             return True
         finally:
             libshare.set_pickle_timeout(300)
@@ -162,7 +162,7 @@ def test_a_pickle_is_a_token(client, pool, broker):
         with pytest.raises(TypeError):
             pickle.dumps(wrong)
     a.release()
-    with pytest.raises(libshare.Closed):
+    with pytest.raises(libshare.ClosedError):
         pickle.dumps(a)
     gc.collect()
     del b, r, wrong

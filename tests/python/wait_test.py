@@ -67,9 +67,9 @@ WAITS = {
     "send_many": "tx = pool.producer('c', mode='queue', depth=1)\ntx.send()\ntx.send_many([(None, 1)])",
     "flush": "tx = pool.producer('c', mode='queue')\ntx.send()\ntx.flush()",
     "drain": "tx = pool.producer('c', mode='queue')\ntx.send()\ntx.drain()",
-    "call": "s = client.service('s', pool)\ns.call()",
-    "finish": "s = client.service('s', pool)\np = s.start()\np.finish()",
-    "request": "w = client.worker('s', pool)\nw.recv()",
+    "call": "s = pool.caller('s')\ns.call()",
+    "finish": "s = pool.caller('s')\np = s.start()\np.finish()",
+    "request": "w = pool.worker('s')\nw.recv()",
     "lookup": "client.lookup('nobody publishes this', timeout=None)",
     "monitor": "client.monitor(prefix='x')\nclient.monitor(prefix='x')",
     "watch": "client.watch('x').next()",
@@ -101,7 +101,7 @@ def sleeps_on_a_word(pid):
         return f.read().split()[0] == str(FUTEX)
 
 
-@pytest.mark.parametrize("wait", ["client.synchronize(f)", "s.synchronize()"])
+@pytest.mark.parametrize("wait", ["f.synchronize()", "s.synchronize()"])
 def test_interrupts_end_waits_for_work(client, pool, wait):
     """It is looked now and then whether its owner lives, so that the system call has a limit."""
     program = PRELUDE + f"""
@@ -131,10 +131,10 @@ finally:
 CLOSES = {
     "recv": lambda client, pool: (c := pool.consumer("c"), c.recv),
     "send": lambda client, pool: (p := pool.producer("c", mode="queue", depth=1), lambda: (p.send(), p.send())),
-    "call": lambda client, pool: (s := client.service("s", pool), s.call),
-    "request": lambda client, pool: (w := client.worker("s", pool), w.recv),
+    "call": lambda client, pool: (s := pool.caller("s"), s.call),
+    "request": lambda client, pool: (w := pool.worker("s"), w.recv),
     "watch": lambda client, pool: (w := client.watch("x"), w.next),
-    "canceled": lambda client, pool: (p := client.service("s", pool).start(), p.finish),
+    "canceled": lambda client, pool: (p := pool.caller("s").start(), p.finish),
 }
 
 
@@ -144,7 +144,7 @@ def test_closing_ends_a_wait_in_another_thread(client, pool, wait):
     raised = []
 
     def waits():
-        with pytest.raises(libshare.Closed) as e:
+        with pytest.raises(libshare.ClosedError) as e:
             call()
         raised.append(e)
 
@@ -160,10 +160,10 @@ def test_loops_need_no_thread_and_no_timer(client, pool):
     """What tasks of a loop wait for is told by descriptors."""
     async def main():
         loop = asyncio.get_running_loop()
-        with pool.producer("q", mode="queue", depth=1) as tx, client.service("s", pool, depth=1) as caller:
+        with pool.producer("q", mode="queue", depth=1) as tx, pool.caller("s", depth=1) as caller:
             await tx.send_async()
             calls = [caller.start()]
-            with pytest.raises(libshare.NotReady):
+            with pytest.raises(libshare.NotReadyError):
                 while True:
                     calls.append(caller.start())
             tasks = [asyncio.ensure_future(t) for t in
@@ -176,7 +176,7 @@ def test_loops_need_no_thread_and_no_timer(client, pool):
                 for _ in range(2):
                     (await rx.recv_async()).ack()
                 await asyncio.wait_for(asyncio.gather(*tasks[:2]), LIMIT)
-            with client.worker("s", pool) as worker:
+            with pool.worker("s") as worker:
                 async def serve():
                     async for request in worker:
                         request.reply()
@@ -198,7 +198,7 @@ def test_closing_ends_waits_of_loops(client, pool):
         rx.close()
         await asyncio.to_thread(tx.close)
         for t in tasks:
-            with pytest.raises(libshare.Closed):
+            with pytest.raises(libshare.ClosedError):
                 await asyncio.wait_for(t, LIMIT)
 
     asyncio.run(main())

@@ -143,7 +143,7 @@ def test_a_name_that_leads_elsewhere_is_refused(client, pool):
     for name in ("tensor", "bytes"):
         with pytest.raises(WeightsError):
             attach_weights(client, name)
-    with pytest.raises(libshare.NotFound):
+    with pytest.raises(libshare.NotFoundError):
         attach_weights(client, "nothing")
 
 

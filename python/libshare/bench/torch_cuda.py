@@ -33,7 +33,7 @@ def _receive(consumer: libshare.Consumer, spin: bool) -> libshare.Message:
     for _ in range(20000 if spin else 0):
         try:
             return consumer.recv(0)
-        except libshare.NotReady:
+        except libshare.NotReadyError:
             pass
     return consumer.recv()
 
@@ -51,7 +51,7 @@ def _shared_other(address: str, spin: bool) -> None:
         while True:
             try:
                 m = _receive(rx, spin)
-            except libshare.PeerGone:
+            except libshare.PeerGoneError:
                 return
             with m:
                 tensor = libshare.torch.tensor_of(m.array)

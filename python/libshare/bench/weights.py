@@ -134,7 +134,7 @@ def _measure_kind(report: Report, client: libshare.Client, kind: str, size: int)
         return
     try:
         pool = client.pool(kind, kind=kind, limit=size + size // 8 + (256 << 20))
-    except (libshare.NoDevice, libshare.NotSupported) as e:
+    except (libshare.NoDeviceError, libshare.NotSupportedError) as e:
         report.skip(str(e), *_names(kind))
         return
     block = os.urandom(1 << 16) * 64
