@@ -330,6 +330,9 @@ int channel_get_fd(share_channel *ch)
 	r = make_timer(members);
 	first = r == 0 && !members->wants_fd;
 	members->wants_fd |= r == 0;
+	/* the loop arms nothing while somebody sleeps, so that one is to sleep in its place */
+	if (first && members->sleeper)
+		waiter_wake(members->sleeper);
 	channel_unlock(ch);
 	if (r != 0)
 		return r;

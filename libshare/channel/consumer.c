@@ -500,7 +500,9 @@ static int sleep_unlocking(struct receiver *receiver, int64_t deadline, share_me
 	    receiver->ring,
 	    members->wants_fd || (receiver->sleeps_long && waiter_can_poll(members->sleeper)), &s);
 	r = look_unlocking(receiver, out);
-	if (r == 0 && (receiver->slow || !members_are_out_of_date(members)))
+	/* an event loop that has come meanwhile is to be woken as well */
+	if (r == 0 && !(s.word && members->wants_fd) &&
+	    (receiver->slow || !members_are_out_of_date(members)))
 		r = sleep_for_a_slice_unlocking(receiver, &s, left);
 	ring_consumer_awake(receiver->ring);
 	members->asleep = false;

@@ -8,7 +8,10 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/support/channel_work.h"
@@ -312,5 +315,103 @@ Test(channel_ready, a_consumer_that_asks_once_each_time_it_is_told_gets_all)
 	}
 	check_eq(pthread_join(thread, NULL), 0);
 	share_channel_close(c);
+	share_channel_close(p);
+}
+
+#define TRIES 10
+#define FEW   100
+
+struct sleeper {
+	share_channel *c;
+	_Atomic pid_t thread;
+};
+
+static void *receive_one(void *data)
+{
+	struct sleeper *s = data;
+
+	atomic_store(&s->thread, gettid());
+	drop_one(s->c);
+	return NULL;
+}
+
+/* The system call in which a thread of this process sleeps; -1: it runs. */
+static long sleeps_in(const struct sleeper *s)
+{
+	char path[64], text[64] = "";
+	long number = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)atomic_load(&s->thread));
+	f = fopen(path, "re");
+	check(f);
+	check(fgets(text, sizeof(text), f) || !ferror(f));
+	fclose(f);
+	return sscanf(text, "%ld", &number) == 1 ? number : -1;
+}
+
+/* At a word that others write. */
+static bool sleeps_at_a_word(const struct sleeper *s)
+{
+	long number = sleeps_in(s);
+
+#ifdef SYS_futex_waitv
+	if (number == SYS_futex_waitv)
+		return true;
+#endif
+	return number == SYS_futex;
+}
+
+static bool sleeps_at_descriptors(const struct sleeper *s)
+{
+	long number = sleeps_in(s);
+
+#ifdef SYS_poll
+	if (number == SYS_poll)
+		return true;
+#endif
+	return number == SYS_ppoll;
+}
+
+/* How often an event loop asks in vain until the other thread sleeps where the loop waits as well;
+ * FEW is enough. */
+static uint32_t count_looks_beside(const struct sleeper *s)
+{
+	uint32_t n = 0;
+	int fd;
+
+	until(sleeps_at_a_word(s));
+	fd = share_channel_get_fd(s->c);
+	while (n < FEW && !sleeps_at_descriptors(s))
+		if (is_readable(fd, 0)) {
+			expect_nothing(s->c);
+			n++;
+		}
+	return n;
+}
+
+/* A thread that slept before somebody asked for the descriptor goes on in its place: else the
+ * descriptor would be readable until that thread looks again by itself. How often this one looks
+ * before the other one was given a processor is a matter of chance, so it is tried several times.
+ */
+Test(channel_ready, a_loop_that_comes_to_a_thread_that_sleeps_is_not_kept_busy)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	uint32_t looks = FEW;
+
+	for (int i = 0; i < TRIES && looks == FEW; i++) {
+		struct sleeper s = {.c = open_channel(other, SHARE_CONSUMER, NULL)};
+		pthread_t thread;
+
+		check_eq(pthread_create(&thread, NULL, receive_one, &s), 0);
+		until(atomic_load(&s.thread) != 0);
+		looks = count_looks_beside(&s);
+		until(channel_stats(p).consumers == 1);
+		check_ok(share_send(p, NULL, NULL, 0, NULL));
+		check_eq(pthread_join(thread, NULL), 0);
+		share_channel_close(s.c);
+		until(channel_stats(p).consumers == 0);
+	}
+	check(looks < FEW);
 	share_channel_close(p);
 }
