@@ -6,6 +6,7 @@
  * lease is given, so that a failure changes nothing.
  */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -131,12 +132,15 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	bool writable = (g->mode & SHARE_RDWR) == SHARE_RDWR;
 	struct message out;
 	struct lease *lease;
-	int r = 0, fd;
+	int r, fd;
 
 	memset(&out.m, 0, sizeof(out.m));
 	out.n_fences = out.n_pages = out.n_fds = 0;
 	out.handed_over = false;
-	if (segment_offer(s, client, writable, &fd) < 0)
+	r = segment_offer(s, client, writable, &fd);
+	if (r == -EDQUOT)
+		return account_refuse(client->account, LIMIT_MEMORY, "", failure);
+	if (r < 0)
 		return explain(SHARE_ESYSTEM, failure);
 	if (fd >= 0)
 		out.fds[out.n_fds++] = fd;

@@ -356,7 +356,7 @@ void handle_channel_segment(struct request *r)
 	struct wire_message reply = {.type = WIRE_GRANT};
 	struct member *member = find_ready(r, m->member);
 	struct segment *s;
-	int fd;
+	int fd, e;
 
 	if (!member)
 		return;
@@ -372,8 +372,12 @@ void handle_channel_segment(struct request *r)
 	}
 	if (!check_access(r, member))
 		return;
-	if (member_grant(member, s, &reply, &fd) < 0) {
-		request_fail_memory(r);
+	e = member_grant(member, s, &reply, &fd);
+	if (e < 0) {
+		if (e == -EDQUOT)
+			request_fail_quota(r, LIMIT_MEMORY, "");
+		else
+			request_fail_memory(r);
 		return;
 	}
 	if (fd >= 0)

@@ -39,8 +39,10 @@ int member_grant(struct member *m, struct segment *s, struct wire_message *out, 
 {
 	bool writable = writes(m);
 
-	if (segment_offer(s, m->client, writable, fd) < 0)
-		return -ENOMEM;
+	int r = segment_offer(s, m->client, writable, fd);
+
+	if (r < 0)
+		return r;
 	out->type = WIRE_GRANT;
 	out->grant = (struct wire_grant){
 	    .segment = segment_id(s),
@@ -56,16 +58,17 @@ int member_grant(struct member *m, struct segment *s, struct wire_message *out, 
 	return 0;
 }
 
-/* 0 when it has the segment, -EAGAIN when that could not be sent now, or -ENOMEM. */
+/* 0 when it has the segment, or cannot pay for it: it asks for it when a message lies there, and is
+ * told why not then. -EAGAIN when that could not be sent now, or -ENOMEM. */
 static int offer(struct member *m, struct segment *s)
 {
 	struct wire_message grant = {.serial = 0};
-	int fd;
+	int fd, r = member_grant(m, s, &grant, &fd);
 
-	if (member_grant(m, s, &grant, &fd) < 0)
-		return -ENOMEM;
-	if (fd < 0)
+	if (r == -EDQUOT || (r == 0 && fd < 0))
 		return 0;
+	if (r < 0)
+		return r;
 	if (!client_offer(m->client, &grant, &fd, 1))
 		return -EAGAIN;
 	segment_sent(s, m->client, grant.grant.mode == SHARE_RDWR);

@@ -2,8 +2,12 @@
 
 /*
  * What a client has of memory. Of segments, and of the pages of others' timelines, it has what it
- * was sent: a byte for each, by index, says what, so that nothing is sent twice. A pool is open as
- * long as the client says so, and cannot end meanwhile.
+ * was sent, which is written down by index, so that nothing is sent twice. A pool is open as long
+ * as the client says so, and cannot end meanwhile.
+ *
+ * Segments and pools are refused to who has no more room for what is written down of them. Pages
+ * are not, as the work that is waited for would have to be refused with them: they are a byte for
+ * each connection that there is.
  */
 
 #include <errno.h>
@@ -12,6 +16,7 @@
 
 #include <share/share.h>
 
+#include "base/mutation.h"
 #include "base/slab.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
@@ -40,24 +45,39 @@
 /* What a client has of the page of another one. */
 enum { PAGE_SENT = 1, PAGE_NAMED };
 
+#define GROUP_SIZE (POSSESSION_GROUP * sizeof(struct possession))
+
 void client_memory_done(struct client *c)
 {
 	struct client_memory *m = c->memory;
+	uint64_t bytes = m->n_groups * sizeof(struct possession *) + m->n_pages;
 
 	timelines_unref(m->timelines);
+	for (uint32_t i = 0; i < m->n_groups; i++) {
+		bytes += m->groups[i] ? GROUP_SIZE : 0;
+		free(m->groups[i]);
+	}
 	if (c->account)
-		account_give_back(c->account, m->n_segments * sizeof(*m->segments) + m->n_pages);
-	free(m->segments);
+		account_give_back(c->account, bytes);
+	free(m->groups);
 	free(m->pages);
+}
+
+/* So that there is a place of this index. */
+static uint32_t room_for(uint32_t n, uint32_t index)
+{
+	uint32_t room = n ? n : 16;
+
+	while (room <= index)
+		room *= 2;
+	return room;
 }
 
 static int grow(struct client *c, void **array, uint32_t *n, uint32_t index, size_t size)
 {
-	uint32_t room = *n ? *n : 16;
+	uint32_t room = room_for(*n, index);
 	char *grown;
 
-	while (room <= index)
-		room *= 2;
 	grown = realloc(*array, room * size);
 	if (!grown)
 		return -ENOMEM;
@@ -68,17 +88,48 @@ static int grow(struct client *c, void **array, uint32_t *n, uint32_t index, siz
 	return 0;
 }
 
-uint8_t *client_possession(struct client *c, uint32_t segment)
+struct possession *client_possession(const struct client *c, uint32_t segment)
+{
+	const struct client_memory *m = c->memory;
+	uint32_t group = segment / POSSESSION_GROUP;
+
+	if (group >= m->n_groups || !m->groups[group])
+		return NULL;
+	return &m->groups[group][segment % POSSESSION_GROUP];
+}
+
+static int add_group(struct client *c, uint32_t group)
 {
 	struct client_memory *m = c->memory;
-	void *segments = m->segments;
+	void *groups = m->groups;
 
-	if (segment >= m->n_segments) {
-		if (grow(c, &segments, &m->n_segments, segment, sizeof(*m->segments)) < 0)
-			return NULL;
-		m->segments = segments;
+	if (group >= m->n_groups) {
+		if (grow(c, &groups, &m->n_groups, group, sizeof(*m->groups)) < 0)
+			return -ENOMEM;
+		m->groups = groups;
 	}
-	return &m->segments[segment].what;
+	m->groups[group] = calloc(1, GROUP_SIZE);
+	if (!m->groups[group])
+		return -ENOMEM;
+	account_must_add(c->account, GROUP_SIZE);
+	return 0;
+}
+
+int client_reserve_possession(struct client *c, uint32_t segment)
+{
+	const struct possession *has = client_possession(c, segment);
+	uint32_t n = c->memory->n_groups, group = segment / POSSESSION_GROUP;
+	uint64_t price = PRICE_POSSESSION;
+
+	if (has && has->what)
+		return 0;
+	if (!has)
+		price += GROUP_SIZE;
+	if (group >= n)
+		price += (room_for(n, group) - n) * sizeof(has);
+	if (!account_may_add(c->account, LIMIT_MEMORY, price) && !MUTATION(map_unpaid))
+		return -EDQUOT;
+	return has ? 0 : add_group(c, group);
 }
 
 bool client_has_page(const struct client *c, uint32_t slot)
@@ -151,10 +202,22 @@ bool client_is_overdue(struct client *c)
 	return c->memory->n_asked > ASKED_MAX && ++c->memory->n_overdue > OVERDUE_MAX;
 }
 
+uint32_t client_possessions_end(const struct client *c)
+{
+	return c->memory->n_groups * POSSESSION_GROUP;
+}
+
+static bool possesses(const struct client *c, uint32_t segment)
+{
+	const struct possession *has = client_possession(c, segment);
+
+	return has && has->what;
+}
+
 bool client_has_segments(const struct client *c)
 {
-	for (uint32_t i = 0; i < c->memory->n_segments; i++)
-		if (c->memory->segments[i].what)
+	for (uint32_t i = 0; i < client_possessions_end(c); i++)
+		if (possesses(c, i))
 			return true;
 	return false;
 }
@@ -183,6 +246,9 @@ int client_open_pool(struct client *c, struct pool *pool)
 	struct open_pool *open = client_find_pool(c, pool->id);
 
 	if (!open) {
+		if (!account_may_add(c->account, LIMIT_MEMORY, PRICE_OPEN_POOL) &&
+		    !MUTATION(open_unpaid))
+			return -EDQUOT;
 		open = calloc(1, sizeof(*open));
 		if (!open)
 			return -ENOMEM;
@@ -272,9 +338,8 @@ bool client_forget(struct client *c, int *budget)
 	struct broker *b = c->broker;
 
 	(void)budget;
-	for (uint32_t i = 0; i < c->memory->n_segments; i++) {
-		struct segment *s =
-		    c->memory->segments[i].what ? slab_at(&b->memory->segments, i) : NULL;
+	for (uint32_t i = 0; i < client_possessions_end(c); i++) {
+		struct segment *s = possesses(c, i) ? slab_at(&b->memory->segments, i) : NULL;
 
 		if (s)
 			segment_forget_client(b, s, c);

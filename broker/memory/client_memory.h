@@ -30,12 +30,16 @@ struct possession {
 	uint8_t what; /* enum segment_possession */
 };
 
+/* A client has few of all segments: where it has none of so many, in the order of their indexes,
+ * nothing is written down. */
+#define POSSESSION_GROUP 32
+
 /* What a client has of memory: its own timelines, what it was sent of others' and of segments, and
  * the pools that it has open. */
 struct client_memory {
 	struct timelines *timelines; /* NULL before it has greeted */
-	struct possession *segments; /* by segment index */
-	uint32_t n_segments;
+	struct possession **groups;  /* of segments, by index; NULL: it has none of these */
+	uint32_t n_groups;
 	uint32_t n_asked;   /* segments it was asked to unmap and has not yet */
 	uint32_t n_overdue; /* messages since it last did */
 	uint8_t *pages;     /* whether it has the timeline page of the client in this slot */
@@ -49,9 +53,12 @@ void client_memory_done(struct client *c);
 /* Of a client that is made again from its record: its timelines. 0 or negative errno. */
 int client_memory_restore(struct client *c);
 
-/* By segment index: what it has of it; who changes it says possession_note(). NULL without memory.
- */
-uint8_t *client_possession(struct client *c, uint32_t segment);
+/* By segment index: what it has of it; who changes it says possession_note(). NULL: nothing, and
+ * there is no place for it. */
+struct possession *client_possession(const struct client *c, uint32_t segment);
+/* There is a place for it. 0, -ENOMEM; or -EDQUOT: its user cannot pay for that (LIMIT_MEMORY). */
+int client_reserve_possession(struct client *c, uint32_t segment);
+uint32_t client_possessions_end(const struct client *c); /* it has none from this index on */
 void client_ask_to_unmap(struct client *c, uint64_t segment);
 /* It says nothing of what it was asked to unmap, and asks for more. True when that is too much. */
 bool client_is_overdue(struct client *c);
@@ -68,8 +75,9 @@ bool client_let_ask(struct client *c, uint32_t slot);
 bool client_may_ask(const struct client *c, const struct client *owner);
 
 struct open_pool *client_find_pool(const struct client *c, uint64_t id);
-int client_open_pool(struct client *c, struct pool *pool); /* 0 or -ENOMEM */
-void client_has_open(struct open_pool *open);              /* it is among those from now on */
+/* 0, -ENOMEM; or -EDQUOT: its user cannot pay for that (LIMIT_MEMORY). */
+int client_open_pool(struct client *c, struct pool *pool);
+void client_has_open(struct open_pool *open); /* it is among those from now on */
 void client_close_pool(struct open_pool *open);
 
 /* Its process can signal no more: whoever waits for it is released. */

@@ -87,16 +87,21 @@ static int possession_attach(struct broker *b, void *object)
 	struct segment *s = slab_at(&b->memory->segments, had->segment);
 	bool maps = had->what & (SEGMENT_READABLE | SEGMENT_WRITABLE);
 	bool asked = had->what & SEGMENT_ASKED;
-	uint8_t *has;
+	struct possession *has;
+	int r;
 
 	if (!c || !s || !s->in_use || had->what == 0 ||
 	    had->what > (SEGMENT_READABLE | SEGMENT_WRITABLE | SEGMENT_ASKED))
 		return -EBADMSG;
+	/* no limit counts while a broker takes over: what it has been sent it has */
+	r = client_reserve_possession(c, had->segment);
+	if (r < 0)
+		return r;
 	has = client_possession(c, had->segment);
-	if (!has || *has)
-		return has ? -EBADMSG : -ENOMEM;
-	*has = (uint8_t)had->what;
-	c->memory->segments[had->segment].record = had->record;
+	if (has->what)
+		return -EBADMSG;
+	has->what = (uint8_t)had->what;
+	has->record = had->record;
 	s->importers += maps;
 	s->asked += asked;
 	c->memory->n_asked += asked;
@@ -116,9 +121,13 @@ static const struct object_kind possession_kind = {
 
 void possession_note(struct client *c, uint32_t index)
 {
-	struct possession *has = &c->memory->segments[index];
-	struct had had = {c, index, has->what, has->record};
+	struct possession *has = client_possession(c, index);
+	struct had had = {.client = c, .segment = index};
 
+	if (!has)
+		return;
+	had.what = has->what;
+	had.record = has->record;
 	if (had.what)
 		object_put(c->broker->journal, &possession_kind, &had);
 	else

@@ -9,7 +9,9 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/config/size.h"
 #include "broker/config/text.h"
@@ -28,9 +30,13 @@ static void reply_pool(struct request *r, struct pool *p)
 {
 	const char *kind = p->choice.kind->name, *device = pool_device_name(p);
 	struct wire_message m = {.type = WIRE_POOL};
+	int e = client_open_pool(r->client, p);
 
-	if (client_open_pool(r->client, p) < 0) {
-		request_fail_memory(r);
+	if (e < 0) {
+		if (e == -EDQUOT)
+			request_fail_quota(r, LIMIT_MEMORY, "");
+		else
+			request_fail_memory(r);
 		pool_end_if_unused(r->broker, p);
 		return;
 	}
@@ -234,11 +240,18 @@ static bool parse_options(struct request *r, struct pool_config *config, char *k
 static void create(struct request *r, struct pool_config *config)
 {
 	struct broker *b = r->broker;
+	struct account *account = r->client->account;
 	struct choice choice;
 	struct failure failure;
 	struct pool *p;
 	int e;
 
+	/* one that is persistent would be there, and not open */
+	if (!account_may_add(account, LIMIT_MEMORY,
+			     price_of(LIMIT_POOLS, 1, 0) + PRICE_OPEN_POOL)) {
+		request_fail_quota(r, LIMIT_MEMORY, "");
+		return;
+	}
 	e = choose(b, config->kind, config->device,
 		   config->same_address ? SHARE_POOL_SAME_ADDRESS : 0, config->limit, &choice,
 		   &failure);
@@ -250,7 +263,7 @@ static void create(struct request *r, struct pool_config *config)
 		request_fail_with(r, &failure);
 		return;
 	}
-	e = pool_new(b, config, &choice, r->client->peer.uid, r->client->account,
+	e = pool_new(b, config, &choice, r->client->peer.uid, account,
 		     r->m->pool_create.flags & SHARE_POOL_PERSISTENT, &p, &failure);
 	if (e != 0) {
 		request_fail_with(r, &failure);

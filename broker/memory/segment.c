@@ -258,11 +258,12 @@ int segment_descriptor(const struct segment *s, bool writable)
 
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
 {
-	uint8_t *has = client_possession(client, s->index);
+	int r = client_reserve_possession(client, s->index);
 
-	if (!has)
-		return -ENOMEM;
-	if (*has & (writable ? SEGMENT_WRITABLE : SEGMENT_READABLE))
+	if (r < 0)
+		return r;
+	if (client_possession(client, s->index)->what &
+	    (writable ? SEGMENT_WRITABLE : SEGMENT_READABLE))
 		*borrowed = -1;
 	else
 		*borrowed = segment_descriptor(s, writable);
@@ -271,11 +272,11 @@ int segment_offer(struct segment *s, struct client *client, bool writable, int *
 
 void segment_sent(struct segment *s, struct client *client, bool writable)
 {
-	uint8_t *has = client_possession(client, s->index);
+	struct possession *has = client_possession(client, s->index);
 
-	if (!(*has & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
+	if (!(has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
 		s->importers++;
-	*has |= writable ? SEGMENT_WRITABLE : SEGMENT_READABLE;
+	has->what |= writable ? SEGMENT_WRITABLE : SEGMENT_READABLE;
 	possession_note(client, s->index);
 }
 
@@ -304,14 +305,12 @@ void segment_retire(struct broker *b, struct segment *s)
 			    s->pool->name, strerror(-r));
 	for (uint32_t i = 0; s->importers > 0 && i < b->clients->n_slots; i++) {
 		struct client *c = b->clients->by_slot[i];
-		uint8_t *has = c && s->index < c->memory->n_segments
-				   ? &c->memory->segments[s->index].what
-				   : NULL;
+		struct possession *has = c ? client_possession(c, s->index) : NULL;
 
-		if (!has || !(*has & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
+		if (!has || !(has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
 			continue;
 		/* from now on it does not have it: a later segment in this slot is another one */
-		*has = SEGMENT_ASKED;
+		has->what = SEGMENT_ASKED;
 		s->importers--;
 		s->asked++;
 		c->memory->n_asked++;
@@ -326,12 +325,12 @@ void segment_retire(struct broker *b, struct segment *s)
 
 bool segment_retired(struct broker *b, struct segment *s, struct client *client)
 {
-	uint8_t *has = client_possession(client, s->index);
+	struct possession *has = client_possession(client, s->index);
 	struct pool *pool = s->pool;
 
-	if (!has || !(*has & SEGMENT_ASKED))
+	if (!has || !(has->what & SEGMENT_ASKED))
 		return false;
-	*has &= (uint8_t)~SEGMENT_ASKED;
+	has->what &= (uint8_t)~SEGMENT_ASKED;
 	s->asked--;
 	client->memory->n_asked--;
 	client->memory->n_overdue = 0;
@@ -343,16 +342,16 @@ bool segment_retired(struct broker *b, struct segment *s, struct client *client)
 
 void segment_forget_client(struct broker *b, struct segment *s, struct client *client)
 {
-	uint8_t *has = client_possession(client, s->index);
+	struct possession *has = client_possession(client, s->index);
 	struct pool *pool = s->pool;
 
-	if (!has || !*has)
+	if (!has || !has->what)
 		return;
-	if (*has & (SEGMENT_READABLE | SEGMENT_WRITABLE))
+	if (has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE))
 		s->importers--;
-	if (*has & SEGMENT_ASKED)
+	if (has->what & SEGMENT_ASKED)
 		s->asked--;
-	*has = 0;
+	has->what = 0;
 	possession_note(client, s->index);
 	destroy_if_unused(b, s);
 	pool_end_if_unused(b, pool);

@@ -62,7 +62,7 @@ static inline struct pool *block_pool(const struct block *block)
 	return segment_of(block)->pool;
 }
 
-/* What a client has of a segment, a byte for each, by segment index. */
+/* What a client has of a segment. */
 enum segment_possession {
 	SEGMENT_READABLE = 1 << 0,
 	SEGMENT_WRITABLE = 1 << 1,
@@ -81,7 +81,8 @@ const char *segment_state_name(enum segment_state state);
 /* For that mode. Borrowed. */
 int segment_descriptor(const struct segment *s, bool writable);
 /* The descriptor to send along so that @client can reach @s in @mode; -1 when it has it. Borrowed.
- * Call segment_sent() once the message is on its way. 0 or -ENOMEM. */
+ * Call segment_sent() once the message is on its way. As client_reserve_possession(): 0 or negative
+ * errno, when nothing has changed. */
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed);
 void segment_sent(struct segment *s, struct client *client, bool writable);
 

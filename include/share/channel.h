@@ -473,6 +473,8 @@ typedef struct share_message {
  * before: it has to open the channel again. It kept a producer waiting (`stall_ms`), or owes
  * something to too many that are gone (`producers`)
  * @retval SHARE_EACCES      this process is not a consumer
+ * @retval SHARE_EQUOTA      the message lies in memory that this process has yet to map, and its
+ *                           user has no room left for that (`broker_memory`). A later call gets it
  * @retval SHARE_ECANCELED   another thread has given the channel up
  * @retval SHARE_EINTR       interrupted (share_interrupt())
  */

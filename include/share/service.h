@@ -179,6 +179,7 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
  * @retval SHARE_ECANCELED   as share_call()
  * @retval SHARE_EDISCONNECTED  as share_call()
  * @retval SHARE_ESTALE      as share_call()
+ * @retval SHARE_EQUOTA      the answer lies in memory that this user has no room left to map
  * @retval SHARE_EBUSY       as for share_alloc()
  * @retval SHARE_ENODEV      as for share_alloc()
  * @retval SHARE_EDEVICE     as for share_alloc()
@@ -209,6 +210,7 @@ void share_call_cancel(share_pending *p);
  *                              none can come
  * @retval SHARE_ESTALE      this worker was left behind several times, and has messages of each
  *                           time: it has to give some up
+ * @retval SHARE_EQUOTA      as share_recv()
  * @retval SHARE_ECANCELED   another thread has given the service up
  * @retval SHARE_EINTR       interrupted (share_interrupt())
  * @see share_recv()

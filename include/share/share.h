@@ -337,6 +337,7 @@ int share_ending(share_client *c);
  * @param name  1 to SHARE_NAME_MAX bytes of UTF-8
  * @param out   the pool, to be given up with share_pool_close()
  * @retval SHARE_ENOENT  there is none of that name, or this user may not use it
+ * @retval SHARE_EQUOTA  this user has as much of the broker's memory as it may (`broker_memory`)
  * @see share_pool_create()
  */
 int share_pool_open(share_client *c, const char *name, share_pool **out);
@@ -423,7 +424,7 @@ typedef struct share_pool_options {
  *                        what was asked for, or this user may not use it
  * @retval SHARE_EACCES   the configuration does not let this user create pools, or pools of that
  *                        name
- * @retval SHARE_EQUOTA   this user has as many pools as it may
+ * @retval SHARE_EQUOTA   this user has as many pools as it may, or as much of the broker's memory
  * @retval SHARE_EINVAL   an option is at fault
  * @retval SHARE_ENODEV   no such device, or no driver
  * @retval SHARE_ENOTSUP  the device cannot do that kind

@@ -663,7 +663,8 @@ static int reach(share_channel *ch, share_message *m)
 
 	if (r == 0)
 		return 1;
-	if (r == SHARE_ENOMEM) { /* of this process */
+	/* of this process, or of its user; but an answer is one call's, which fails */
+	if (r == SHARE_ENOMEM || (r == SHARE_EQUOTA && ch->shape.mode != CHANNEL_DIRECT)) {
 		stash(ch, m);
 		return r;
 	}

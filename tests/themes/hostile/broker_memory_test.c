@@ -139,12 +139,81 @@ static int takes_pools(share_client *c, share_pool *pool)
 	return r;
 }
 
+#define CONNECTIONS 20
+
+static share_client *connections[CONNECTIONS];
+
+static void connect_all(void)
+{
+	for (int i = 0; i < CONNECTIONS; i++)
+		connections[i] = child_connect("one of many");
+}
+
+static int take_pool(share_client *c, int i, share_pool **out)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	char name[64];
+
+	options.kind = "host";
+	options.limit = MIB << 10;
+	options.segment_size = 65536;
+	options.flags = SHARE_POOL_OPEN_OR_CREATE;
+	snprintf(name, sizeof(name), "own/%d", i);
+	return share_pool_create(c, name, &options, out);
+}
+
+/* Each connection opens them all, when there is no room left for anything. */
+static int takes_opens(share_client *c, share_pool *pool)
+{
+	enum { POOLS = 40 };
+	share_pool *own;
+	int r = 0;
+
+	connect_all();
+	for (int i = 0; i < POOLS; i++)
+		check_ok(take_pool(c, i, &own));
+	check_eq(takes_leases(c, pool), SHARE_EQUOTA);
+	for (int i = 0; i < CONNECTIONS * POOLS && r == 0; i++)
+		r = take_pool(connections[i / POOLS], i % POOLS, &own);
+	return r;
+}
+
+/* Each is sent all segments of the channel's pool when it asks who takes part, or none of those
+ * that it has no room for. */
+static int takes_possessions(share_client *c, share_pool *pool)
+{
+	enum { SEGMENTS = 256 };
+	static struct party consumers[CONNECTIONS];
+	static struct raw raws[CONNECTIONS];
+	struct listing l;
+	share_pool *own;
+	share_buffer *b;
+
+	check_ok(take_pool(c, 0, &own));
+	for (int i = 0; i < SEGMENTS; i++)
+		check_ok(share_alloc(own, 65536, NULL, &b));
+	for (int i = 0; i < CONNECTIONS; i++) {
+		struct wire_message open = party_request("own/channel", SHARE_CONSUMER);
+
+		open.channel_open.pool = raw_text("own/0");
+		raw_open(&raws[i], "one of many");
+		party_open(&consumers[i], &raws[i], &open);
+		party_ready(&consumers[i]);
+	}
+	check_eq(takes_leases(c, pool), SHARE_EQUOTA);
+	for (int i = 0; i < CONNECTIONS; i++)
+		party_sync(&consumers[i], &l);
+	return share_alloc(pool, 1, NULL, &b);
+}
+
 static const struct greed {
 	int (*takes)(share_client *c, share_pool *pool);
 	const char *what;
 } greeds[] = {
-    {takes_leases, "leases"},   {takes_names, "names"},       {takes_tokens, "tokens"},
-    {takes_watches, "watches"}, {takes_metadata, "metadata"}, {takes_pools, "segments"},
+    {takes_leases, "leases"},     {takes_names, "names"},
+    {takes_tokens, "tokens"},     {takes_watches, "watches"},
+    {takes_metadata, "metadata"}, {takes_pools, "segments"},
+    {takes_opens, "opens"},       {takes_possessions, "possessions"},
 };
 
 struct takes {
@@ -199,6 +268,30 @@ Test(broker_memory, whatever_one_user_takes_all_of_others_are_served)
 		child_kill(greedy);
 		until(used_by(client, GREEDY, "broker_memory") <= 0);
 		until(said("broker_memory") == before);
+	}
+}
+
+static void takes_as_who_it_is(struct child *self, void *data)
+{
+	const struct greed *greed = data;
+	share_client *c = child_connect(greed->what);
+
+	check_eq(greed->takes(c, open_pool(c)), SHARE_EQUOTA);
+	child_point(self, "has all");
+}
+
+/* What needs no lease, and comes to many connections at once. */
+Test(broker_memory, what_is_open_or_mapped_is_refused_beyond_what_its_user_may_have)
+{
+	struct greed both[] = {{takes_opens, "opens"}, {takes_possessions, "possessions"}};
+
+	for (int i = 0; i < 2; i++) {
+		struct child *greedy = child_start(takes_as_who_it_is, &both[i]);
+
+		child_wait(greedy, "has all");
+		check(used_of(client, "broker_memory") <= 2 * MIB);
+		child_kill(greedy);
+		until(said("buffers") == 0);
 	}
 }
 
@@ -484,6 +577,62 @@ Test(broker_memory, what_nobody_acknowledges_is_no_more_than_its_users_share)
 	child_kill(greedy);
 	until(used_by(client, GREEDY, "broker_memory") <= 0);
 	until(said("buffers") == 0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What others have sent, and there is no room for                                              */
+
+static void receives_when_it_has_room(struct child *self, void *data)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+	share_channel *ch;
+	share_client *c;
+	share_pool *own;
+	int n;
+
+	(void)data;
+	child_become(GREEDY, 0);
+	c = child_connect("has no room");
+	check_ok(share_channel_open(c, "jobs", SHARE_CONSUMER, NULL, &ch));
+	check_ok(take_pool(c, 0, &own));
+	n = fill(own, 64);
+	take_the_rest(buffers[0]);
+	child_point(self, "has all");
+	for (int i = 0; i < 2; i++) {
+		check_eq(share_recv(ch, -1, NULL, &m), SHARE_EQUOTA);
+		check_detail("broker_memory");
+	}
+	release_all(n);
+	check_ok(share_recv(ch, -1, NULL, &m));
+	check_eq(m.error, 0);
+	check_eq(m.number, 0);
+	check_eq(*(const char *)share_ptr(m.buffer), 'x');
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(ch);
+	share_pool_close(own);
+	share_disconnect(c);
+}
+
+/* The message lies in a segment that its consumer has yet to get. */
+Test(broker_memory, a_message_that_there_is_no_room_to_reach_is_received_later)
+{
+	share_pool *p = open_pool(client);
+	struct child *consumer;
+	share_channel *ch;
+	share_buffer *b;
+
+	skip_unless_root();
+	check_ok(share_channel_open(client, "jobs", SHARE_PRODUCER, NULL, &ch));
+	consumer = child_start(receives_when_it_has_room, NULL);
+	child_wait(consumer, "has all");
+	b = allocate(p, 64, NULL);
+	memset(share_ptr(b), 'x', 64);
+	check_ok(share_send(ch, b, NULL, 0, NULL));
+	check_ok(share_release(b, NULL));
+	child_go(consumer);
+	child_finish(consumer);
+	share_channel_close(ch);
+	share_pool_close(p);
 }
 
 TestSuite(memory_in_pieces, .init = fixture_start, .fini = fixture_stop, .timeout = 60);

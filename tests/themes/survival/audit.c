@@ -196,7 +196,7 @@ static void audit_client(struct client *c)
 		audit_timelines(c);
 	LIST_FOREACH (open, &c->memory->pools, link)
 		open_pool_note(open);
-	for (uint32_t i = 0; i < c->memory->n_segments; i++)
+	for (uint32_t i = 0; i < client_possessions_end(c); i++)
 		possession_note(c, i);
 	TAILQ_FOREACH (lease, &c->buffers->leases, of_client)
 		lease_note(lease);
