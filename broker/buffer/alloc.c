@@ -110,20 +110,19 @@ static const char *name_for(const struct client *viewer, const struct client *c,
 	return out;
 }
 
-/* What keeps memory of a full pool though no process may hold it, how much, and where to look. */
+/* What keeps memory of a full pool though no process may hold it, how much, where to look, and what
+ * ends it. */
 static void say_what_keeps(const struct pool *p, char *out, size_t size)
 {
-	static const char *const kinds[] = {
-	    [KEEP_NAME] = "names",
-	    [KEEP_TOKEN] = "tokens",
-	    [KEEP_LEFT_TOKEN] = "tokens whose makers are gone",
-	    [KEEP_MESSAGE] = "messages whose producers are gone",
-	};
-	static const char *const reports[] = {
-	    [KEEP_NAME] = "names",
-	    [KEEP_TOKEN] = "tokens",
-	    [KEEP_LEFT_TOKEN] = "tokens",
-	    [KEEP_MESSAGE] = "channels",
+	static const struct {
+		const char *what, *where;
+	} kinds[] = {
+	    [KEEP_NAME] = {"names", "names shows which, unpublish ends one"},
+	    [KEEP_TOKEN] = {"tokens", "tokens shows which, revoke ends one"},
+	    [KEEP_LEFT_TOKEN] = {"tokens whose makers are gone",
+				 "tokens shows which, revoke ends one"},
+	    [KEEP_MESSAGE] = {"messages whose producers are gone",
+			      "channels shows who has them, end-channel ends those that wait"},
 	};
 	char bytes[SIZE_TEXT_MAX];
 	size_t n = 0;
@@ -132,10 +131,11 @@ static void say_what_keeps(const struct pool *p, char *out, size_t size)
 	for (int i = 0; i < KEEP_KINDS && n < size; i++)
 		if (p->use.kept[i] > 0)
 			n += (size_t)snprintf(out + n, size - n, "; %s keep %s (sharectl %s)",
-					      kinds[i], size_round(p->use.kept[i], bytes),
-					      reports[i]);
+					      kinds[i].what, size_round(p->use.kept[i], bytes),
+					      kinds[i].where);
 	if (p->gated.bytes > 0 && n < size)
-		snprintf(out + n, size - n, "; work still runs on %s that was given back",
+		snprintf(out + n, size - n,
+			 "; work still runs on %s that was given back, and is free once it is done",
 			 size_round(p->gated.bytes, bytes));
 }
 
@@ -212,7 +212,7 @@ static enum alloc_failure why_refused(int error)
 static void refuse(struct request *r, struct pool *p, int error, const char *detail)
 {
 	struct log_client who = client_in_log(r->client);
-	char text[1024], holds[512] = "";
+	char text[1024], holds[768] = "";
 
 	count_failure(r, p, why_refused(error));
 	if (error == SHARE_ENOMEM && is_worth_a_line(r)) {

@@ -354,7 +354,8 @@ Test(words, what_no_process_holds_is_found_by_its_name)
 	check_ok(share_release(b, NULL));
 	check_ok(share_ping(client)); /* what was said before has been seen */
 	expect_full("3.9MiB", "100KiB",
-		    "no process holds any of it; names keep 3.9MiB (sharectl names)");
+		    "no process holds any of it; names keep 3.9MiB (sharectl names shows which, "
+		    "unpublish ends one)");
 	check_ok(share_unpublish(client, "weights"));
 }
 
@@ -378,13 +379,15 @@ Test(words, what_tokens_and_names_keep_is_said_with_how_much_it_is)
 		check_ok(share_release(b[i], NULL));
 	check_ok(share_ping(client)); /* what was said before has been seen */
 	expect_full("3.5MiB", "512KiB", "%s",
-		    "no process holds any of it; names keep 512KiB (sharectl names); tokens keep "
-		    "3MiB (sharectl tokens)");
+		    "no process holds any of it; names keep 512KiB (sharectl names shows which, "
+		    "unpublish ends one); tokens keep 3MiB (sharectl tokens shows which, revoke "
+		    "ends one)");
 	check_ok(share_revoke(client, &tokens[0]));
 	check_ok(share_unpublish(client, "one"));
 	expect_full("3.5MiB", "512KiB", "%s",
-		    "no process holds any of it; names keep 512KiB (sharectl names); tokens keep "
-		    "3MiB (sharectl tokens)");
+		    "no process holds any of it; names keep 512KiB (sharectl names shows which, "
+		    "unpublish ends one); tokens keep 3MiB (sharectl tokens shows which, revoke "
+		    "ends one)");
 	broker_kill_serving(); /* the next one counts again */
 	check_ok(share_ping(client));
 	check_ok(share_unpublish(client, "two"));
@@ -392,7 +395,7 @@ Test(words, what_tokens_and_names_keep_is_said_with_how_much_it_is)
 	b[1] = allocate_kib(512);
 	expect_full("4MiB", "0 bytes",
 		    "this process (pid %d) holds most, 1MiB (sharectl clients shows who else); "
-		    "tokens keep 3MiB (sharectl tokens)",
+		    "tokens keep 3MiB (sharectl tokens shows which, revoke ends one)",
 		    (int)getpid());
 	check_ok(share_revoke(client, &tokens[1]));
 	check_ok(share_revoke(client, &tokens[2]));
@@ -422,8 +425,9 @@ Test(words, what_messages_and_work_keep_is_said_with_how_much_it_is)
 	b = allocate_kib(3072);
 	expect_full("3.5MiB", "256KiB",
 		    "this process (pid %d) holds most, 3MiB (sharectl clients shows who else); "
-		    "messages whose producers are gone keep 512KiB (sharectl channels); work still "
-		    "runs on 256KiB that was given back",
+		    "messages whose producers are gone keep 512KiB (sharectl channels shows who "
+		    "has them, end-channel ends those that wait); work still runs on 256KiB that "
+		    "was given back, and is free once it is done",
 		    (int)getpid());
 	gate_open(gate);
 	check_ok(share_release(b, NULL));
