@@ -226,9 +226,9 @@ public:
 
 		return !detail::is_over(r) && check(r) == 0;
 	}
-	/** Nothing: the name leads to no buffer, or not within that time. */
+	/** Waits until the name leads to a buffer. Nothing: it does not within that time; 0: yet. */
 	[[nodiscard]] std::optional<buffer> lookup(const char *name, int mode = SHARE_RDONLY,
-						   milliseconds limit = milliseconds{0},
+						   milliseconds limit = forever,
 						   stream s = {}) const;
 	[[nodiscard]] buffer import(const share_token &token, int mode = 0, stream s = {}) const;
 	void unpublish(const char *name) const { check(share_unpublish(get(), name)); }

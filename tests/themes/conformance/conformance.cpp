@@ -116,7 +116,10 @@ SCENARIO(a_buffer_is_found_by_its_name)
 	w.filled(1).publish("name");
 	CHECK(is_filled(w.other.lookup("name", SHARE_RDONLY, limit).value(), 1));
 	w.one.unpublish("name");
-	CHECK(!w.other.lookup("name"));
+	CHECK(!w.other.lookup("name", SHARE_RDONLY, 0ms));
+	w.other.interrupt(); /* which ends only what waits */
+	CHECK(thrown([&] { CHECK(!w.other.lookup("name")); }) == SHARE_EINTR);
+	w.other.interrupt_clear();
 }
 
 SCENARIO(a_buffer_is_imported_by_its_token)
