@@ -27,6 +27,8 @@ using namespace std::chrono_literals;
 static constexpr auto limit = 30s; /* only so that a test which hangs ends */
 static constexpr std::size_t size = 10000;
 static const char *kind;
+/* The one that runs. All that it makes is called like it: what the one before has had may end later. */
+static const char *scenario;
 
 static std::vector<std::pair<const char *, void (*)()>> &scenarios()
 {
@@ -42,7 +44,7 @@ static std::vector<std::pair<const char *, void (*)()>> &scenarios()
 /* What each begins with: two connections, and a pool. */
 struct world {
 	share::client one{nullptr}, other{nullptr};
-	share::pool pool{one, "test", options()};
+	share::pool pool{one, scenario, options()};
 
 	static share_pool_options options()
 	{
@@ -55,7 +57,7 @@ struct world {
 	{
 		share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
 
-		o.pool = "test";
+		o.pool = scenario;
 		o.mode = SHARE_QUEUE;
 		return o;
 	}
@@ -63,18 +65,18 @@ struct world {
 	{
 		share_service_options o = SHARE_SERVICE_OPTIONS_INIT;
 
-		o.pool = "test";
+		o.pool = scenario;
 		return o;
 	}
 	share::producer producer() const
 	{
 		auto o = queue();
-		return share::producer(one, "queue", &o);
+		return share::producer(one, scenario, &o);
 	}
 	share::consumer consumer() const
 	{
 		auto o = queue();
-		return share::consumer(other, "queue", &o);
+		return share::consumer(other, scenario, &o);
 	}
 	share::buffer filled(int value) const
 	{
@@ -113,12 +115,12 @@ SCENARIO(a_buffer_is_found_by_its_name)
 {
 	world w;
 
-	w.filled(1).publish("name");
-	CHECK(is_filled(w.other.lookup("name", SHARE_RDONLY, limit).value(), 1));
-	w.one.unpublish("name");
-	CHECK(!w.other.lookup("name", SHARE_RDONLY, 0ms));
+	w.filled(1).publish(scenario);
+	CHECK(is_filled(w.other.lookup(scenario, SHARE_RDONLY, limit).value(), 1));
+	w.one.unpublish(scenario);
+	CHECK(!w.other.lookup(scenario, SHARE_RDONLY, 0ms));
 	w.other.interrupt(); /* which ends only what waits */
-	CHECK(thrown([&] { CHECK(!w.other.lookup("name")); }) == SHARE_EINTR);
+	CHECK(thrown([&] { CHECK(!w.other.lookup(scenario)); }) == SHARE_EINTR);
 	w.other.interrupt_clear();
 }
 
@@ -136,8 +138,8 @@ SCENARIO(who_may_only_read_cannot_write)
 	world w;
 	share::buffer b = w.filled(3);
 
-	b.publish("name");
-	auto found = w.other.lookup("name", SHARE_RDONLY, limit);
+	b.publish(scenario);
+	auto found = w.other.lookup(scenario, SHARE_RDONLY, limit);
 	CHECK(found && !found->is_writable());
 	CHECK(thrown([&] { found->copy_from_host("x", 1); }) == SHARE_EACCES);
 	CHECK(is_filled(b, 3));
@@ -150,8 +152,8 @@ SCENARIO(a_tensor_goes_with_a_name)
 	share_publish_options options = SHARE_PUBLISH_OPTIONS_INIT;
 
 	options.tensor = &t;
-	w.filled(4).publish("name", {}, &options);
-	auto found = w.other.lookup("name", SHARE_RDONLY, limit);
+	w.filled(4).publish(scenario, {}, &options);
+	auto found = w.other.lookup(scenario, SHARE_RDONLY, limit);
 	share::check(share_tensor_get(found->get(), &got));
 	CHECK(got.dtype == SHARE_FLOAT32 && got.ndim == 2 && got.shape[1] == 25);
 }
@@ -253,9 +255,9 @@ SCENARIO(a_service_answers_with_memory)
 {
 	world w;
 	auto options = world::service();
-	share::worker worker(w.other, "service", &options);
-	share::caller caller(w.one, "service", &options);
-	share::pool pool(w.other, "test");
+	share::worker worker(w.other, scenario, &options);
+	share::caller caller(w.one, scenario, &options);
+	share::pool pool(w.other, scenario);
 
 	auto call = caller.start(w.filled(1), nullptr, 0, limit);
 	CHECK(call && !call->finish(0ms) && *call);
@@ -272,8 +274,8 @@ SCENARIO(a_request_that_is_only_acknowledged_is_canceled)
 {
 	world w;
 	auto options = world::service();
-	share::worker worker(w.other, "service", &options);
-	share::caller caller(w.one, "service", &options);
+	share::worker worker(w.other, scenario, &options);
+	share::caller caller(w.one, scenario, &options);
 	auto call = caller.start(w.filled(11), nullptr, 0, limit);
 
 	worker.receive(limit).value().ack();
@@ -297,9 +299,9 @@ SCENARIO(a_host_stream_orders_a_hand_over)
 		    static_cast<struct later *>(p)->b.copy_from_host(bytes.data(), size);
 	    },
 	    &later);
-	later.b.publish("name", writes);
+	later.b.publish(scenario, writes);
 	/* Not on the default stream: of a GPU, it would wait for the function, which uses it as well. */
-	auto found = w.other.lookup("name", SHARE_RDONLY, limit, reads);
+	auto found = w.other.lookup(scenario, SHARE_RDONLY, limit, reads);
 	later.found.set_value();
 	reads.synchronize();
 	CHECK(is_filled(found.value(), 13));
@@ -313,6 +315,7 @@ int main(int argc, char **argv)
 		return 2;
 	kind = argv[1];
 	for (auto &[name, run] : scenarios()) {
+		scenario = name;
 		try {
 			run();
 		} catch (const share::error &e) {
