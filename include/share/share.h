@@ -82,12 +82,12 @@ extern "C" {
 #define SHARE_VERSION_MAJOR 0
 #define SHARE_VERSION_MINOR 1
 #define SHARE_VERSION_PATCH 0
-#define SHARE_VERSION       "0.1.0"
+#define SHARE_VERSION       "0.2.0"
 
 /**
  * The version of the library that runs, which may be another one than SHARE_VERSION.
  *
- * @return "0.1.0", in static storage.
+ * @return "0.2.0", in static storage.
  */
 const char *share_version(void);
 
