@@ -48,6 +48,17 @@ static void end_call_locked(share_pending *p, int error, const char *detail,
 	bell_ring(&s->arrived);
 }
 
+/* It has ended, and could not be had yet: nobody says when it can. */
+static void tell_again(share_pending *p)
+{
+	pthread_mutex_lock(&p->service->lock);
+	if (!p->waiting && !p->told) {
+		p->told = true;
+		service_tell_locked(p->service, 1);
+	}
+	pthread_mutex_unlock(&p->service->lock);
+}
+
 /* It is asked for, or nobody will. */
 static void untell_locked(share_pending *p)
 {
@@ -412,6 +423,8 @@ static int finish_pending(share_pending *p, int timeout_ms, void *stream, share_
 	} else if (r == 0) {
 		stays = late;
 		r = finish_call(taken, timeout_ms, stream, out, &stays);
+		if (stays)
+			tell_again(taken);
 	}
 	if (stays)
 		handle_keep(taken);

@@ -53,7 +53,7 @@ struct share_pending {
 	uint32_t index;
 	uint32_t call; /* this and what follows under the lock */
 	bool waiting;  /* for an answer */
-	bool told;     /* it has ended while it was not asked for, and was not asked for since */
+	bool told;     /* it has ended, and was not asked for since, or could not be had then */
 	int error;     /* 0: there is an answer */
 	share_message answer;
 	char detail[256]; /* of the error */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
 #include "tests/support/channel_work.h"
 
 static share_client *client, *other;
@@ -316,6 +317,37 @@ Test(channel_ready, a_consumer_that_asks_once_each_time_it_is_told_gets_all)
 	check_eq(pthread_join(thread, NULL), 0);
 	share_channel_close(c);
 	share_channel_close(p);
+}
+
+/* As long as the work runs it is to be asked for again: nobody else says when that is done. */
+Test(channel_ready, a_consumer_is_told_of_a_message_whose_work_still_runs)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	share_message m = SHARE_MESSAGE_INIT;
+	int fd = share_channel_get_fd(c);
+	struct gate *gate = gate_new();
+	share_host_stream *stream;
+	share_buffer *b = allocate(pool, 4096, NULL);
+
+	check_ok(share_host_stream_create(client, &stream));
+	until(channel_stats(p).consumers == 1);
+	until(share_recv(c, 0, NULL, &m) == SHARE_EAGAIN && !is_readable(fd, 0));
+	gate_hold(gate, stream);
+	check_ok(share_give(p, b, NULL, 0, stream));
+	for (int i = 0; i < 3; i++) {
+		expect_told(fd);
+		expect_nothing(c);
+	}
+	gate_open(gate);
+	expect_told(fd);
+	until(share_recv(c, 0, NULL, &m) == 0 || !is_readable(fd, 0));
+	check(m.channel);
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(c);
+	share_channel_close(p);
+	share_host_stream_destroy(stream);
+	gate_free(gate);
 }
 
 #define TRIES 10

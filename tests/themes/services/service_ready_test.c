@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "tests/harness/child.h"
+#include "tests/harness/gate.h"
 #include "tests/support/service_work.h"
 
 TestSuite(service_ready, .init = service_start, .fini = service_stop, .timeout = 60);
@@ -180,4 +181,31 @@ Test(service_ready, tells_what_has_ended_while_another_call_was_asked_for)
 	check_ok(share_ack(&got, NULL));
 	check_ok(answer(&one));
 	expect_answer(first, 1);
+}
+
+/* As long as the work runs the call is to be asked for again: nobody says when that is done. */
+Test(service_ready, tells_of_an_answer_whose_work_still_runs)
+{
+	int fd = share_service_get_fd(caller), number = 2;
+	share_pending *p = ask_for(caller, 1);
+	share_buffer *b = allocate(worker_pool, 4096, NULL);
+	struct gate *gate = gate_new();
+	share_host_stream *stream;
+	share_message m = next_of(worker, 1);
+
+	check_error(ask(p, fd), SHARE_EAGAIN);
+	check_ok(share_host_stream_create(working, &stream));
+	gate_hold(gate, stream);
+	check_ok(share_reply(&m, b, &number, sizeof(number), stream));
+	check_ok(share_release(b, stream));
+	for (int i = 0; i < 3; i++) {
+		check(is_readable(fd, FOREVER));
+		check_error(share_call_finish(p, 0, NULL, &m), SHARE_EAGAIN);
+	}
+	gate_open(gate);
+	check(is_readable(fd, FOREVER));
+	expect_answer(p, 1);
+	check(!is_readable(fd, 0));
+	share_host_stream_destroy(stream);
+	gate_free(gate);
 }
