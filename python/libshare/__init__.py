@@ -86,6 +86,7 @@ from . import _array, _channel, _pickle  # noqa: E402
 from ._client import Name, connect  # noqa: E402
 from ._find import array_of  # noqa: E402
 from ._pickle import client_of, set_pickle_timeout, set_pickle_uses  # noqa: E402
+from ._stats import stats  # noqa: E402
 from ._watch import Change  # noqa: E402
 
 __all__ = [
@@ -95,7 +96,7 @@ __all__ = [
     "NoDeviceError", "NotFoundError", "NotReadyError", "NotSupportedError", "Operation", "OutOfMemoryError",
     "OwnerDiedError", "PeerGoneError", "Pending", "Pool", "Producer", "ProtocolError", "QuotaExceededError",
     "StaleError", "SystemCallError", "TimedOutError", "WaitInterruptedError", "Watch", "Worker", "array_of",
-    "client_of", "connect", "set_pickle_timeout", "set_pickle_uses",
+    "client_of", "connect", "set_pickle_timeout", "set_pickle_uses", "stats",
 ]
 
 

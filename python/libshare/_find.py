@@ -34,8 +34,8 @@ def _layout(thing: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, ...] | No
 def more_than_memory(thing: Any, *, lazy_ok: bool = False) -> str | None:
     """Why address, dtype, shape and strides are not all that a tensor of a framework is, and what to do
     about it; None: they are. lazy_ok: it will be copied by its framework, which computes what is lazy."""
-    # modules that are being imported have not all of their names yet
-    if isinstance(thing, getattr(getattr(sys.modules.get("numpy"), "ma", None), "MaskedArray", ())):
+    # Modules that are being imported have not all of their names yet; asking numpy for "ma" would import it.
+    if isinstance(thing, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         return "its mask would be lost: hand on filled(), or its data and its mask"
     torch = sys.modules.get("torch")
     if not isinstance(thing, getattr(torch, "Tensor", ())):

@@ -9,6 +9,7 @@ copy.copy() and copy.deepcopy() do not go that way: whoever copies wants memory 
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -21,6 +22,15 @@ _timeout = 300.0
 _uses = 1
 _lock = threading.Lock()
 _clients: dict[str, Client] = {}
+
+
+def _after_fork() -> None:
+    """Another thread may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def set_pickle_timeout(seconds: float) -> None:

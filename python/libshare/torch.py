@@ -9,7 +9,8 @@
         y = model(x)
     libshare.torch.publish(y, "out")
 
-    libshare.torch.install(pool)     # torch.multiprocessing carries CUDA tensors through the pool
+    libshare.torch.install(pool)     # torch.multiprocessing carries tensors through the pool: those of
+                                     # a GPU, or those of the host, and the batches of DataLoader
 
     publish_weights(pool, "model", model)                         # one copy, for N workers
     attach_weights(client, "model").load_into(worker_model)
@@ -24,14 +25,14 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
 from torch.multiprocessing import reductions
 
-from . import _core, _pickle, _streams
+from . import _core, _pickle, _streams, _torch_host
 from ._core import Array, Client, Pool
 from ._find import array_of, more_than_memory
 from ._pickle import imported
@@ -42,7 +43,7 @@ from .weights import publish_weights as _publish_weights
 from .weights import sources_of as _sources_of
 
 __all__ = ["array_of", "attach_weights", "collect", "empty", "empty_like", "install", "lookup", "mem_pool",
-           "publish", "publish_weights", "tensor_of", "to_pool", "Weights"]
+           "publish", "publish_weights", "tensor_of", "to_pool", "uninstall", "Weights", "worker_init"]
 
 _LEGACY = 1  # the default stream's name in DLPack
 
@@ -191,19 +192,13 @@ _carrier: Pool | None = None
 _timeout = 300.0
 
 
-def _as_sent(tensor: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Tensor:
-    if parameter:
-        return torch.nn.Parameter(tensor, requires_grad=requires_grad)
-    return tensor.requires_grad_(requires_grad)
-
-
 def _rebuild(address: str, token: bytes, *kind: bool) -> torch.Tensor:
     _register()  # so that it can be sent on, and back
-    return _as_sent(tensor_of(imported(address, token)), *kind)
+    return _torch_host._as_sent(tensor_of(imported(address, token)), *kind)
 
 
 def _rebuild_empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, *kind: bool) -> torch.Tensor:
-    return _as_sent(torch.empty(shape, dtype=dtype, device=device), *kind)
+    return _torch_host._as_sent(torch.empty(shape, dtype=dtype, device=device), *kind)
 
 
 def _carry(tensor: torch.Tensor) -> Any:
@@ -227,9 +222,16 @@ def _carry(tensor: torch.Tensor) -> Any:
 
 
 def _reduce(tensor: torch.Tensor) -> Any:
-    ours = tensor.is_cuda and type(tensor) in (torch.Tensor, torch.nn.Parameter) and more_than_memory(
-        tensor, lazy_ok=True) is None
-    return ours and _carry(tensor) or reductions.reduce_tensor(tensor)
+    ours = None
+    try:
+        if type(tensor) in (torch.Tensor, torch.nn.Parameter) and more_than_memory(tensor, lazy_ok=True) is None:
+            if tensor.is_cuda:
+                ours = _carry(tensor)
+            elif tensor.device.type == "cpu":
+                ours = _torch_host.reduce(tensor)
+        return ours or reductions.reduce_tensor(tensor)
+    except Exception as e:
+        return _torch_host.refused(e)
 
 
 def _register() -> None:
@@ -238,22 +240,46 @@ def _register() -> None:
 
 
 def install(pool: Pool, *, timeout: float = 300.0) -> None:
-    """From now on, torch.multiprocessing (its queues, pipes, processes' arguments) carries CUDA
-    tensors of this process through the broker: those in a pool as they are, the others by one copy
-    on the device, into this pool. The sender may let go of them, and end, once they were received:
-    nothing is pinned in it. Receivers need not call this, nor to send on what they have received.
-    timeout: seconds that a tensor may be on its way; its memory is given back then.
+    """From now on, torch.multiprocessing (its queues, pipes, processes' arguments) carries tensors of
+    this process through the broker: those in a pool as they are, the others by one copy, into this pool.
+    A pool of GPU memory is for CUDA tensors, and one of host memory for those of the host; both may be
+    installed. The sender may let go of them, and end, once they were received: nothing is pinned in it.
+    Receivers need not call this, nor to send on what they have received. timeout: seconds that a tensor
+    may be on its way; its memory is given back then.
 
     What is received is the sender's memory if that lay in a pool, else a copy of its own: two views of
     one tensor elsewhere become two copies. It comes after what the thread that pickles has enqueued on
     its current stream. That is the thread that sends with a SimpleQueue or a pipe; a Queue has one of
     its own, which works on the default stream, as with torch alone.
+
+    Host memory: the workers of each DataLoader that is made from now on do the same, however they are
+    started, and default_collate() makes their batches in the pool. Up to 4 KiB, a tensor goes by value;
+    one that torch shares already (share_memory_()) is sent by torch. What the pool cannot take goes by
+    value, which is slower: libshare.stats() counts that, and a warning says it once. A loader needs
+    prefetch_factor * num_workers batches, and those in use.
     """
     global _carrier, _timeout
     if pool.info()["device"] is None:
-        raise ValueError("a pool of GPU memory is needed, for CUDA tensors")
-    _carrier, _timeout = pool, timeout
+        _torch_host.install(pool, timeout)
+    else:
+        _carrier, _timeout = pool, timeout
     _register()
+
+
+def uninstall() -> None:
+    """Takes install() back: torch sends this process's tensors as before."""
+    global _carrier
+    _carrier = None
+    _torch_host.uninstall()
+    ForkingPickler.register(torch.Tensor, reductions.reduce_tensor)
+    ForkingPickler.register(torch.nn.Parameter, reductions.reduce_tensor)
+
+
+def worker_init(pool: Pool, then: Callable[[int], Any] | None = None) -> Callable[[int], None]:
+    """install() of a pool of host memory for the worker_init_fn= of loaders that are not torch's own
+    DataLoader, whose workers need none. then: called afterwards, as worker_init_fn would be.
+    """
+    return _torch_host.WorkerInit(pool.client.address, pool.name, then)
 
 
 # ------------------------------------------------------------------------------------------------

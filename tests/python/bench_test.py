@@ -13,7 +13,7 @@ from libshare import _core
 from libshare.bench import __main__ as command
 from libshare.bench import figures, plot
 
-BENCHMARKS = ("calls", "arrays", "torch-cuda", "weights", "decoder", "tables")
+BENCHMARKS = ("calls", "arrays", "torch-cuda", "weights", "decoder", "tables", "loader")
 
 
 def bench(*arguments):
@@ -45,7 +45,7 @@ def test_what_needs_nothing_but_numpy_is_measured(found):
 def test_a_package_that_is_not_there_is_named(found):
     by_name = {f["name"]: f for f in found}
     for row, module, package in (("arrays.zmq", "zmq", "pyzmq"), ("arrays.ray", "ray", "ray"),
-                                 ("decoder.cpu", "torch", "torch"), ("torch-cuda.1MiB", "torch", "torch"),
+                                 ("decoder.cpu", "torch", "torch"), ("torch-cuda.1MiB", "torch", "torch"), ("loader.samples", "torch", "torch"),
                                  ("tables.publish", "pyarrow", "pyarrow")):
         if importlib.util.find_spec(module) is None:
             assert by_name[row]["skipped"] == f"the package {package} is not installed"

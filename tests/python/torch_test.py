@@ -337,4 +337,4 @@ def test_who_has_received_a_tensor_can_send_it_on(pool, carry):
 
 def test_what_is_for_gpus_says_so_on_host_memory(pool):
     with pytest.raises(ValueError, match="GPU"):
-        lt.install(pool)
+        lt.mem_pool(pool)

@@ -23,7 +23,7 @@ from .figures import Figure, Report
 
 #: Seconds that each may take.
 _LIMITS = {"calls": 120, "arrays": 300, "torch-cuda": 60, "weights": 600, "decoder": 300,
-           "tables": 300}
+           "tables": 300, "loader": 300}
 
 
 def _module(name: str) -> Any:
