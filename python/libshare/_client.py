@@ -139,6 +139,16 @@ class _Client:
             _REUSE[reuse],
         )
 
+    def lookup_dict(self, name: str, *, timeout: float | None = None) -> dict[str, Array]:
+        """What Pool.publish() has published of a dict: a dict of Arrays of one version, read-only and in
+        place. timeout: seconds until somebody has published it (0: NotFoundError at once).
+
+        NotFoundError, TimedOutError. ValueError: the name leads to something else, which lookup() finds.
+        """
+        from ._dicts import lookup
+
+        return lookup(self, name, timeout)
+
     def names(self, prefix: str = "") -> list[Name]:
         """The names that start with prefix, in byte order."""
         return [Name(*row) for row in self._names(prefix)]
@@ -215,6 +225,25 @@ class _Client:
         return stream
 
 
+def memory_of(source: Any, *, named: bool = False) -> tuple[memoryview, str | None]:
+    """What has the buffer protocol, and the name of its dtype, which may be None where the caller has named
+    one. TypeError: it has no such protocol; ValueError: as of Pool.array()."""
+    more = more_than_memory(source)
+    if more is not None:
+        raise ValueError(more)
+    try:
+        content = memoryview(source)
+    except TypeError:
+        raise TypeError(f"what is to be copied needs the buffer protocol, and "
+                        f"{type(source).__name__!r} has it not: np.array() it first") from None
+    except ValueError as e:  # NumPy: of dates, the protocol knows nothing
+        raise ValueError(f"{e}: {AS_BYTES}") from None
+    name = _core._dtype_of(content)
+    if name is None and not named:
+        raise ValueError(f"there is no dtype for the format {content.format!r}: {AS_BYTES}")
+    return content, name
+
+
 @extend(HostStream)
 class _HostStream:
     def __enter__(self):
@@ -274,19 +303,23 @@ class _Pool:
             copy = self.empty(source.shape, source.dtype, **options)
             content: Any = source.tobytes() if source.on_gpu else source
         else:
-            more = more_than_memory(source)
-            if more is not None:
-                raise ValueError(more)
-            try:
-                content = memoryview(source)
-            except TypeError:
-                raise TypeError(f"what is to be copied needs the buffer protocol, and "
-                                f"{type(source).__name__!r} has it not: np.array() it first") from None
-            except ValueError as e:  # NumPy: of dates, the protocol knows nothing
-                raise ValueError(f"{e}: {AS_BYTES}") from None
-            name = _core._dtype_of(content)
-            if dtype is None and name is None:
-                raise ValueError(f"there is no dtype for the format {content.format!r}: {AS_BYTES}")
+            content, name = memory_of(source, named=dtype is not None)
             copy = self.empty(content.shape, dtype if dtype is not None else name, **options)
         copy.copy_from(content, *([options["stream"]] if "stream" in options else []))
         return copy
+
+    def publish(self, name: str, source: Any, *, persistent: bool = False) -> int:
+        """Copies source into this pool and makes the name lead to it, in place of what it led to. Returns
+        the version.
+
+        source: an Array or what array() takes, which Client.lookup() finds; a tensor of torch; or a dict of
+        these with texts as keys, which Client.lookup_dict() finds: they are replaced together. An Array that
+        lies in a pool already is published without a copy by its own publish(). Tables (DataFrames) are
+        published by libshare.arrow. persistent: the name stays when this process ends.
+
+        TypeError: that cannot be published; the text says what can. ValueError: it has a dtype that is none
+        here. OutOfMemoryError, DeniedError.
+        """
+        from ._dicts import publish  # what few programs need
+
+        return publish(self, name, source, persistent)

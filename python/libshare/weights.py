@@ -256,7 +256,7 @@ def _manifest_of(last: Array, name: str) -> dict[str, Any]:
                     return found
             except (ValueError, RecursionError):
                 pass
-    raise WeightsError(f"{name!r} leads to something else than weights")
+    raise WeightsError(f"{name!r} leads to something else than weights or a dict: Client.lookup() has it as an Array")
 
 
 def _no_sense(name: str, e: Exception) -> WeightsError:
@@ -274,7 +274,7 @@ def attach_weights(client: Client, name: str, *, timeout: float | None = 0, **st
         last = client.lookup(name, mode="r", timeout=timeout, **stream)
         whole = last if last.dtype == "uint8" and last.ndim == 1 else None
         if whole is None:
-            raise WeightsError(f"{name!r} leads to a tensor, not to weights")
+            raise WeightsError(f"{name!r} leads to one tensor, not to weights or a dict: Client.lookup() has it")
         manifest = _manifest_of(whole, name)
         try:
             parts = [client.lookup(f"{manifest['prefix']}{i}", mode="r", timeout=0, **stream)

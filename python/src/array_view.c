@@ -112,8 +112,11 @@ PyObject *array_subscript(PyObject *self, PyObject *key)
 			keep(&t, 1, 0);
 		} else {
 			PyErr_SetString(PyExc_TypeError,
-					"an Array is indexed by numbers, slices, ... and "
-					"None; frameworks can do more");
+					PyUnicode_Check(k)
+					    ? "an Array is indexed by numbers: a dict that was "
+					      "published is found by lookup_dict()"
+					    : "an Array is indexed by numbers, slices, ... and "
+					      "None; frameworks can do more");
 			good = false;
 		}
 	}
