@@ -65,6 +65,8 @@ def _as_table(source: Any) -> pa.Table:
         return source.read_all()
     if hasattr(source, "collect") and hasattr(source, "collect_schema"):
         raise TypeError("a lazy frame has no rows yet: collect() it")
+    if any(str(kind) == "Object" for kind in getattr(source, "dtypes", ())):  # polars would hand over addresses
+        raise TableError("a column of Object is Python's objects, which other processes have not: cast() it")
     try:
         if isinstance(source, (list, tuple)):  # pyarrow would ask for the columns' names
             raise TypeError

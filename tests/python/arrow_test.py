@@ -428,6 +428,13 @@ def test_what_is_damaged_is_refused_or_is_a_table(pool, seed):
 # Others
 
 
+def test_objects_of_polars_are_refused(client, pool):
+    pl = pytest.importorskip("polars")
+    with pytest.raises(la.TableError, match="cast"):
+        la.publish(pool, "t", pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)}))
+    assert client.names() == []
+
+
 def test_polars_reads_and_writes_in_place(client, pool):
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame({"i": range(N), "f": [0.5] * N, "s": ["a string that is longer than twelve bytes"] * N,
