@@ -45,7 +45,8 @@ def code(dtype: object) -> int:
     elif getattr(dtype, "dtype", None) is not None:  # jax.numpy.uint8
         return code(dtype.dtype)  # type: ignore[attr-defined]
     else:
-        raise TypeError(f"{dtype!r} is no dtype")
+        raise TypeError(f"{dtype!r} is no dtype: name one with its size, as \"float64\" or \"uint8\"; of others (records, dates), "
+                        f"{AS_BYTES}")
     number = _from_text(str(name))
     if number == 0 and isinstance(dtype, str):
         raise ValueError(f"the library does not know the dtype {dtype!r}: name one with its size, as \"float64\" or "

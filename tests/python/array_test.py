@@ -426,6 +426,8 @@ def test_a_dtype_that_is_none_here_goes_as_bytes_and_the_error_says_so(client, p
         with pytest.raises(ValueError) as e:
             refused()
         assert 'pool.array(x.view("uint8"))' in str(e.value) and "numpy.asarray(a).view(x.dtype)" in str(e.value)
+    with pytest.raises(TypeError, match="of others.*view"):
+        pool.empty(3, [("id", "i4")])
     a = pool.array(x.view("uint8"))
     assert np.array_equal(np.asarray(a).view(x.dtype), x)
     a.publish("bytes")

@@ -4,9 +4,14 @@
 import ast
 import inspect
 import os
+import re
+import subprocess
+import sys
+
+import pytest
 
 import libshare
-from libshare import _core
+from libshare import _core, docs
 
 STUB = os.path.join(os.path.dirname(libshare.__file__), "_core.pyi")
 
@@ -73,3 +78,33 @@ def test_everything_public_is_described():
             for m in public(thing):
                 member = inspect.getattr_static(thing, m)
                 assert getattr(member, "__doc__", None), (name, m)
+
+
+def test_the_stub_names_every_report(client):
+    what = declared()["Client"]["inspect"].args.args[1].annotation
+    reports = [constant.value for constant in what.slice.elts]
+    assert len(reports) == 14
+    for report in reports:
+        if report != "devices":  # where there is no driver for GPUs, this is an error
+            client.inspect(report)
+
+
+def test_the_guide_and_the_headers_are_there():
+    assert docs.guide().startswith("# Python\n")
+    texts = docs.headers()
+    assert {"share.h", "channel.h", "service.h", "error.h"} <= texts.keys()
+    functions = {f for text in texts.values() for f in re.findall(r"^(?:[a-z].*[ *])(share_[a-z0-9_]+)\(", text, re.MULTILINE)}
+    assert len(functions) > 90
+    for function in functions:
+        first = docs.find(function).partition("\n\n")[2]
+        assert first.startswith("/*") and function in first.partition("*/")[2].partition(";")[0], function
+    assert "zstd" in docs.find("tables") and docs.find("channel.h") == texts["channel.h"]
+    with pytest.raises(KeyError):
+        docs.find("nonsense")
+
+
+@pytest.mark.parametrize("arguments, words, code", [
+    ([], "# Python", 0), (["share_lookup"], "@retval", 0), (["--help"], "libshare.docs share_alloc", 0), (["nonsense"], "help(libshare)", 1)])
+def test_the_guide_is_shown(arguments, words, code):
+    done = subprocess.run([sys.executable, "-m", "libshare.docs", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == code and words in done.stdout
