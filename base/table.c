@@ -91,13 +91,6 @@ static void grow(struct table *t)
 	}
 }
 
-void table_reserve(struct table *t, size_t entries)
-{
-	assert(t->count == 0);
-	while (t->n_buckets < entries && make_room(t))
-		t->n_buckets++;
-}
-
 void table_insert(struct table *t, struct table_link *link)
 {
 	struct table_link **head;

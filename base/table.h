@@ -34,9 +34,6 @@ struct table {
 void table_init(struct table *t, table_hash hash);
 void table_done(struct table *t); /* the table must be empty */
 void table_insert(struct table *t, struct table_link *link);
-/* So many entries are about to be inserted into an empty table: it has its buckets at once. Without
- * memory for them it grows as ever. */
-void table_reserve(struct table *t, size_t entries);
 /* The entry must be in the table. */
 void table_remove(struct table *t, struct table_link *link);
 /* Returns the entry that @match accepts for @key, whose hash is @hash; NULL when there is none. */

@@ -343,7 +343,17 @@ void buffers_done(struct broker *b)
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer)
 {
 	struct lease_key key = {client, buffer};
+	struct lease *lease;
+	int n = 0;
 
+	LIST_FOREACH (lease, &buffer->leases, of_buffer) {
+		if (lease->filed || n++ == LEASES_LOOKED_THROUGH)
+			break;
+		if (lease->client == client)
+			return lease;
+	}
+	if (!lease)
+		return NULL;
 	return (struct lease *)(void *)table_find(&b->buffers->lease_table,
 						  key_hash(client, buffer), lease_match, &key);
 }
@@ -408,9 +418,22 @@ struct lease *lease_new(struct broker *b, struct client *client, struct buffer *
 	return lease;
 }
 
-void lease_file(struct broker *b, struct lease *lease)
+void leases_file(struct broker *b, struct buffer *buffer)
 {
-	table_insert(&b->buffers->lease_table, &lease->key);
+	struct lease *lease;
+	int n = 0;
+
+	/* who comes is the first, and behind those that are looked through all are in the table */
+	LIST_FOREACH (lease, &buffer->leases, of_buffer) {
+		if (lease->filed)
+			break;
+		if (++n <= LEASES_LOOKED_THROUGH)
+			continue;
+		if (MUTATION(leases_not_filed))
+			break;
+		lease->filed = true;
+		table_insert(&b->buffers->lease_table, &lease->key);
+	}
 }
 
 int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
@@ -427,7 +450,7 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 			account_subtract(client->account, LIMIT_LEASES, 1);
 			return failure_no_memory(failure, "the broker");
 		}
-		lease_file(b, lease);
+		leases_file(b, buffer);
 	} else if (lease->count == LEASE_COUNT_MAX) {
 		return account_refuse(client->account, LIMIT_LEASES, "", failure);
 	}
@@ -461,7 +484,8 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	}
 	if (buffer->reclaims)
 		reclaim_give_up(buffer, client);
-	table_remove(&b->buffers->lease_table, &lease->key);
+	if (lease->filed)
+		table_remove(&b->buffers->lease_table, &lease->key);
 	LIST_REMOVE(lease, of_buffer);
 	buffer->n_leases--;
 	remove_from_client(client, lease);

@@ -30,8 +30,13 @@ struct lease {
 	uint32_t mode : 2;
 	uint32_t since_s; /* the first of its GRANTs; since the broker started */
 	uint32_t record;
+	bool filed; /* it is found by the table */
 };
 #define LEASE_COUNT_MAX ((UINT32_C(1) << 30) - 1)
+
+/* A buffer's newest ones are looked through, the others are in a table: most have only one, and a
+ * million of these in a table take their time when a broker takes over. */
+#define LEASES_LOOKED_THROUGH 8
 
 /* What a client has of buffers. */
 struct client_buffers {
@@ -49,7 +54,8 @@ struct lease *lease_find(struct broker *b, struct client *client, struct buffer 
  * lease_note(). NULL without memory. */
 struct lease *lease_new(struct broker *b, struct client *client, struct buffer *buffer,
 			uint32_t since_s);
-void lease_file(struct broker *b, struct lease *lease); /* from now on it is found */
+/* From now on all of the buffer's are found. */
+void leases_file(struct broker *b, struct buffer *buffer);
 /* Gives @count references back, at most lease->count, behind @fence (consumed, may be reached). */
 void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);
 /* Some of the leases of a client that is gone; true when there are none any more. */

@@ -214,12 +214,13 @@ static int read_lease(void *data, uint32_t record, const void *bytes, size_t siz
 		return -EBADMSG;
 	c = copy.slot < clients->n_slots ? clients->by_slot[copy.slot] : NULL;
 	buffer = find(b, copy.buffer);
-	if (!c || !buffer || copy.count == 0 || copy.mode == 0)
+	if (!c || !buffer || copy.count == 0 || copy.mode == 0 || lease_find(b, c, buffer))
 		return -EBADMSG;
 	oldest = TAILQ_FIRST(&c->buffers->leases);
 	lease = lease_new(b, c, buffer, copy.since_s);
 	if (!lease || !account_add(c->account, LIMIT_LEASES, 1))
 		return -ENOMEM;
+	leases_file(b, buffer);
 	lease->count = copy.count;
 	lease->mode = copy.mode;
 	lease->record = record;
@@ -229,39 +230,6 @@ static int read_lease(void *data, uint32_t record, const void *bytes, size_t siz
 		TAILQ_INSERT_HEAD(&c->buffers->leases, lease, of_client);
 	}
 	return 0;
-}
-
-/* Nobody has two leases of one buffer: @last has the last one that each client was seen to have. */
-static int file_leases(struct broker *b, struct buffer *buffer, const struct buffer **last)
-{
-	struct lease *lease;
-
-	LIST_FOREACH (lease, &buffer->leases, of_buffer) {
-		if (last[lease->client->slot] == buffer)
-			return -EBADMSG;
-		last[lease->client->slot] = buffer;
-		lease_file(b, lease);
-	}
-	return 0;
-}
-
-/* Once all are there, and in a loop of its own: what a million of these take is to wait for memory,
- * and so it is done for many at a time. */
-static int file_all_leases(struct broker *b)
-{
-	const struct buffer **last = calloc(b->clients->n_slots + 1, sizeof(const struct buffer *));
-	uint32_t end = slab_end(&b->buffers->slab);
-	int r = last ? 0 : -ENOMEM;
-
-	table_reserve(&b->buffers->lease_table, slab_live(&b->buffers->leases));
-	for (uint32_t i = 0; r == 0 && i < end; i++) {
-		struct buffer *buffer = find(b, i);
-
-		if (buffer)
-			r = file_leases(b, buffer, last);
-	}
-	free(last);
-	return r;
 }
 
 int buffers_restore(struct broker *b)
@@ -275,8 +243,6 @@ int buffers_restore(struct broker *b)
 		r = objects_restore(j, &metadata_kind, b);
 	if (r == 0)
 		r = journal_read(j, RECORD_LEASE, sizeof(struct small_lease), read_lease, b);
-	if (r == 0)
-		r = file_all_leases(b);
 	return r;
 }
 

@@ -174,10 +174,11 @@ static void add(struct account *a, enum limit_kind resource, uint64_t amount)
 static bool has_room(const struct account *a, enum limit_kind resource, uint64_t amount,
 		     uint64_t beyond)
 {
-	uint64_t limit = account_limit(a, resource);
+	uint64_t limit;
 
 	if (a->all->without_limits)
 		return true;
+	limit = account_limit(a, resource);
 	if (limit <= UINT64_MAX - beyond)
 		limit += beyond;
 	return amount <= limit && a->used[resource] <= limit - amount;

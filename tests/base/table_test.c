@@ -273,33 +273,6 @@ Test(table, without_memory_an_insertion_succeeds_and_only_the_search_gets_slower
 	empty(&t, entries, 2 * SOME);
 }
 
-Test(table, a_table_that_has_its_buckets_does_not_grow)
-{
-	enum { SOME = 3000 };
-	static const unsigned memory[] = {~0u, 0, 2};
-
-	for (size_t k = 0; k < sizeof(memory) / sizeof(memory[0]); k++) {
-		struct entry *entries = make_entries(2 * SOME);
-		size_t buckets;
-		struct table t;
-
-		table_init(&t, mixed);
-		allocations_left = memory[k];
-		table_reserve(&t, SOME);
-		allocations_left = ~0u;
-		buckets = t.n_buckets;
-		cr_assert(memory[k] == ~0u ? buckets == SOME : buckets < SOME);
-		for (size_t i = 0; i < SOME; i++)
-			insert(&t, &entries[i]);
-		cr_assert(memory[k] != ~0u || t.n_buckets == buckets);
-		assert_complete(&t, entries, 2 * SOME);
-		for (size_t i = SOME; i < 2 * SOME; i++)
-			insert(&t, &entries[i]);
-		assert_complete(&t, entries, 2 * SOME);
-		empty(&t, entries, 2 * SOME);
-	}
-}
-
 Test(table, the_mixer_gives_neighbours_different_buckets)
 {
 	enum { BUCKETS = 1 << 16 };

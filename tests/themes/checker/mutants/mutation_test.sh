@@ -273,6 +273,7 @@ j token_use_not_noted             restart_memory_test
 j answer_not_noted                restart_request_test
 j most_not_noted                  restart_memory_test
 j lease_not_dropped               restart_memory_test
+j leases_not_filed                restart_memory_test
 j said_before_it_counts           restart_request_test
 j answer_not_told_apart           restart_request_test
 j inbox_handled_twice             restart_request_test
