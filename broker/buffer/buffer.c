@@ -35,7 +35,7 @@
 #include "broker/monitor/monitor.h"
 
 _Static_assert(sizeof(struct lease) <= 72, "a million leases are a million of these");
-_Static_assert(sizeof(struct buffer) <= 88, "a million buffers are a million of these");
+_Static_assert(sizeof(struct buffer) <= 72, "a million buffers are a million of these");
 
 uint64_t buffer_id(const struct buffer *buffer)
 {
@@ -81,11 +81,10 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 	buffer->block = block;
 	buffer->size = size;
 	buffer->refs = 1;
-	buffer->charge = charge;
 	/* its own unfinished work, for which it has paid: it still does */
 	if (block->payer == account)
 		buffer->pending = fence_set_prune(block_take_gate(block));
-	block->payer = NULL;
+	block->payer = charge.account;
 	LIST_INIT(&buffer->leases);
 	LIST_INIT(&buffer->keeps);
 	buffer->reclaims = NULL;
@@ -181,7 +180,7 @@ void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata)
  * something that leads to it. NULL: nobody does but the broker. */
 static struct account *holder_of(const struct buffer *buffer)
 {
-	const struct account *payer = buffer->charge.account;
+	const struct account *payer = buffer->block->payer;
 	const struct lease *lease = LIST_FIRST(&buffer->leases);
 	const struct keep *keep = LIST_FIRST(&buffer->keeps);
 	struct account *found = NULL, *one;
@@ -202,11 +201,13 @@ static struct account *holder_of(const struct buffer *buffer)
  * it pays from now on. */
 static void charge_holder(struct buffer *buffer)
 {
-	struct account *holder = buffer->charge.account ? holder_of(buffer) : NULL;
+	struct charge charge = pool_charge_of(buffer->block, PRICE_BUFFER_OWN);
+	struct account *holder = charge.account ? holder_of(buffer) : NULL;
 
-	if (!holder || holder == buffer->charge.account)
+	if (!holder || holder == charge.account)
 		return;
-	pool_charge_move(buffer_pool(buffer), &buffer->charge, holder);
+	pool_charge_move(buffer_pool(buffer), &charge, holder);
+	buffer->block->payer = charge.account;
 	buffer_note(buffer);
 }
 
@@ -234,7 +235,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 	struct charge charge;
 
 	if (--buffer->refs > 0) {
-		if (!by || by == buffer->charge.account)
+		if (!by || by == block->payer)
 			charge_holder(buffer);
 		if (buffer->reclaims)
 			reclaim_look(b, buffer);
@@ -250,8 +251,8 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 	if (monitors_any(b))
 		buffer_tell(b, buffer, "free", client, 0);
 	buffer_set_metadata(buffer, NULL);
-	charge = buffer->charge;
-	buffer->charge = (struct charge){0};
+	charge = pool_charge_of(block, PRICE_BUFFER_OWN);
+	block->payer = NULL;
 	/* a slot whose generations are used up is never used again */
 	if (buffer->generation < UINT32_MAX)
 		slab_free_index(&b->buffers->slab, buffer->index);

@@ -39,7 +39,8 @@ struct metadata {
 
 /*
  * A leased block. References are held by leases, names, tokens and messages; with the last one the
- * block goes back to its pool, gated by the fences of everyone who released it.
+ * block goes back to its pool, gated by the fences of everyone who released it. The block's payer
+ * is whoever allocated it, or keeps it since then.
  */
 struct buffer {
 	/* these two survive in the slab: an identifier is never used twice */
@@ -53,7 +54,6 @@ struct buffer {
 	uint64_t size;             /* as asked for */
 	struct fence_set *pending; /* beside the gate that the block came with */
 	LIST_HEAD(, keep) keeps;
-	struct charge charge; /* bytes: to whoever allocated it, or keeps it since then */
 	struct metadata *metadata;
 	struct reclaims *reclaims; /* requests that wait for everybody else to have given it up */
 };

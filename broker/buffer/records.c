@@ -35,7 +35,7 @@ void buffer_note(struct buffer *buffer)
 				      .size = buffer->size,
 				      .pending = buffer->pending};
 
-	block_note(buffer->block, &use, buffer->charge.account);
+	block_note(buffer->block, &use, buffer->block->payer);
 }
 
 void record_buffer(struct record *r, struct buffer **buffer)
@@ -137,6 +137,7 @@ static int restore_buffer_of(struct broker *b, struct block *block, const struct
 {
 	struct buffer *buffer = slab_at(&b->buffers->slab, use->index);
 	struct account *account = account_of_record(b, payer);
+	struct charge charge = {0};
 
 	if (!buffer || buffer->refs > 0 || use->size == 0 || use->size > block_size(block) ||
 	    use->generation == 0 || use->generation > buffer->generation) {
@@ -150,16 +151,16 @@ static int restore_buffer_of(struct broker *b, struct block *block, const struct
 	buffer->size = use->size;
 	buffer->refs = 1;
 	buffer->pending = pending;
-	buffer->charge = (struct charge){0};
 	buffer->metadata = NULL;
 	LIST_INIT(&buffer->leases);
 	LIST_INIT(&buffer->keeps);
 	buffer->reclaims = NULL;
-	if (account && pool_charge_take(block_pool(block), &buffer->charge, account,
-					block_size(block), PRICE_BUFFER_OWN) != 0) {
+	if (account && pool_charge_take(block_pool(block), &charge, account, block_size(block),
+					PRICE_BUFFER_OWN) != 0) {
 		account_unref(account);
 		return -ENOMEM;
 	}
+	block->payer = charge.account;
 	account_unref(account);
 	return 0;
 }

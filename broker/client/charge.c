@@ -15,22 +15,28 @@ bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, 
 	return charge_take_beyond(c, a, resource, amount, 0);
 }
 
-void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount)
+static uint64_t units_of(uint64_t own)
+{
+	return (own + OWN_UNIT - 1) / OWN_UNIT;
+}
+
+void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount, uint64_t own)
 {
 	c->resource = resource & RESOURCE_MAX;
 	c->amount = amount & AMOUNT_MAX;
+	c->own = units_of(own) & OWN_MAX;
 }
 
 static void set(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)
 {
 	*c = (struct charge){.account = account_ref(a)};
-	charge_say(c, resource, amount);
+	charge_say(c, resource, amount, 0);
 }
 
 bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource,
 		      uint64_t amount, uint64_t own)
 {
-	uint64_t units = (own + OWN_UNIT - 1) / OWN_UNIT;
+	uint64_t units = units_of(own);
 
 	if (units > OWN_MAX || !account_take(a, resource, amount, units * OWN_UNIT, 0))
 		return false;

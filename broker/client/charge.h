@@ -36,8 +36,8 @@ bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind res
 bool charge_take_unasked(struct charge *c, struct account *a, enum limit_kind resource,
 			 uint64_t amount);
 void charge_return(struct charge *c);
-/* What it is for, of one that is kept in another form. */
-void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount);
+/* What it is for, of one that is kept in another form. @own: see charge_take_with(). */
+void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount, uint64_t own);
 /* To somebody who keeps what it is for, and cannot be refused that any more: beyond its limit, if
  * it must be. */
 void charge_move(struct charge *c, struct account *to);

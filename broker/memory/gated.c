@@ -127,7 +127,7 @@ static bool cut(struct suballocator *allocator, struct block *block, uint64_t si
 /* Who gets it pays for it from now on. */
 static void end_charge(struct block *block)
 {
-	struct charge charge = pool_charge_of(block);
+	struct charge charge = pool_charge_of(block, 0);
 
 	pool_charge_return(block_pool(block), &charge);
 	block->payer = NULL;

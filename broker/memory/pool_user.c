@@ -112,11 +112,11 @@ int pool_charge_take(struct pool *p, struct charge *c, struct account *account, 
 	return 0;
 }
 
-struct charge pool_charge_of(const struct block *block)
+struct charge pool_charge_of(const struct block *block, uint64_t own)
 {
 	struct charge c = {.account = block->payer};
 
-	charge_say(&c, LIMIT_BYTES, block_size(block));
+	charge_say(&c, LIMIT_BYTES, block_size(block), own);
 	return c;
 }
 

@@ -29,8 +29,8 @@ void pool_user_goes(struct pool *p, struct account *account);
 void pool_users_done(struct pool *p); /* nobody has anything of it */
 
 /* As the functions of charges, of the pool's blocks. */
-/* That of a block which is nobody's buffer any more. */
-struct charge pool_charge_of(const struct block *block);
+/* That of a block, which says who pays. Here and below, @own: as charge_take_with(). */
+struct charge pool_charge_of(const struct block *block, uint64_t own);
 /* 0; SHARE_EQUOTA, or SHARE_ESYSTEM without memory, when nothing is charged. @own: as
  * charge_take_with(). */
 int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes,

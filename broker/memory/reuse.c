@@ -54,7 +54,7 @@ static struct fence_set *look(struct broker *b, struct fence_set *gate)
 /* Whoever allocated it has paid for it until now. */
 static void give_back(struct pool *p, struct block *block)
 {
-	struct charge charge = pool_charge_of(block);
+	struct charge charge = pool_charge_of(block, 0);
 
 	pool_charge_return(p, &charge);
 	block_forget(block);
@@ -77,7 +77,7 @@ static void charge_holder(struct pool *p, struct charge *charge, const struct fe
 
 static void charge_holder_of(struct block *block, const struct fence_set *gate)
 {
-	struct charge charge = pool_charge_of(block);
+	struct charge charge = pool_charge_of(block, 0);
 
 	charge_holder(block_pool(block), &charge, gate);
 	block->payer = charge.account;
