@@ -347,7 +347,7 @@ static void count_vacant(struct broker *b)
 	uint64_t vacant = journal_vacant(b->journal);
 
 	accounts_subtract(b->accounts, LIMIT_MEMORY, accounts_nobodys(b->accounts, LIMIT_MEMORY));
-	if (vacant > VACANT_MAX)
+	if (vacant > VACANT_MAX && !MUTATION(holes_cost_nothing))
 		accounts_add(b->accounts, LIMIT_MEMORY, vacant - VACANT_MAX);
 }
 

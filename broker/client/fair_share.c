@@ -3,6 +3,7 @@
 /* Knows numbers only. */
 
 #include "broker/client/fair_share.h"
+#include "base/mutation.h"
 
 uint64_t fair_share_most(const struct fair_share *s, uint64_t mine)
 {
@@ -13,11 +14,11 @@ uint64_t fair_share_most(const struct fair_share *s, uint64_t mine)
 		return mine + left;
 	if (s->users == 0) {
 		/* who takes so much more has as much as is left then */
-		most = (mine + left) / 2;
+		most = MUTATION(take_the_rest) ? mine + left : (mine + left) / 2;
 		each = s->least;
 	} else {
 		most = mine + left > reserve ? mine + left - reserve : 0;
-		each = s->total / s->users;
+		each = MUTATION(leave_no_part) ? 0 : s->total / s->users;
 	}
 	return most > each ? most : each;
 }

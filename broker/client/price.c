@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 #include "broker/client/price.h"
+#include "base/mutation.h"
 
 /* Bytes lie in the memory of the broker and in the journal, whose entries have some sizes only. */
 static uint64_t twice(uint64_t bytes)
@@ -19,6 +20,8 @@ static const uint32_t each[LIMIT_KINDS] = {
 
 uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own)
 {
+	if (MUTATION(cost_nothing))
+		return 0;
 	switch (resource) {
 	case LIMIT_METADATA:
 	case LIMIT_UNSENT:

@@ -262,6 +262,10 @@ m note_first_use_only             gpu_magazine_test
 m known_without_order             gpu_magazine_test
 m forget_former_life              gpu_magazine_test
 l wake_all_at_once                fairness_test
+l take_the_rest                   account_test
+l leave_no_part                   account_test
+l cost_nothing                    broker_memory_test
+l holes_cost_nothing              broker_memory_test
 l map_unpaid                      broker_memory_test
 l open_unpaid                     broker_memory_test
 j lease_not_noted                 restart_memory_test
