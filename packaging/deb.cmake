@@ -86,9 +86,13 @@ if(TARGET share-bridge)
     "Names, channels and services of one host appear on another, by UCX.")
 endif()
 
-# The unit reloads by sharectl, and archives need jansson.
+# The unit reloads by sharectl, and archives need jansson. dpkg-shlibdeps takes the library for a private
+# one, as it is in no package yet.
 set(CPACK_DEBIAN_BROKER_PACKAGE_DEPENDS "share-tools (= ${version}), init-system-helpers (>= 1.54~)")
-set(CPACK_DEBIAN_EXPORTER_PACKAGE_DEPENDS "init-system-helpers (>= 1.54~)")
+set(CPACK_DEBIAN_EXPORTER_PACKAGE_DEPENDS
+  "${library} (= ${version}), init-system-helpers (>= 1.54~)")
+set(CPACK_DEBIAN_BRIDGE_PACKAGE_DEPENDS "${library} (= ${version})")
+set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${library} (= ${version})")
 set(CPACK_DEBIAN_EXPORTER_PACKAGE_RECOMMENDS "share-broker")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${library} (= ${version}), libjansson-dev")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "share-broker (= ${version})")

@@ -161,6 +161,21 @@ cannot_be_broken()
 	[[ ! $mutant ]] || can_be_broken "$mutant" >/dev/null || fail "a mutant is not found"
 }
 
+# Who installs one gets the library that its programs are linked with, which dpkg-shlibdeps does not know yet.
+have_their_library()
+{
+	local package needed
+	for package in "$made"/1/*.deb; do
+		rm -rf "$made/one"
+		dpkg-deb --extract "$package" "$made/one"
+		# readelf is not content with what is no program
+		needed=$(find "$made/one" -type f -exec readelf -d {} + 2>/dev/null || true)
+		! grep -q 'NEEDED.*libshare\.so\.0' <<<"$needed" ||
+			[[ $(dpkg-deb --field "$package" Depends) =~ libshare0\ \(= ]] ||
+			fail "${package##*/} does not depend on the library that its programs need"
+	done
+}
+
 # As nobody uploads these packages to Debian, nobody mails the maintainer there or closes a bug; the
 # scripts in Python are examples to be read; CPack writes the scripts of the library, and the agent is
 # for the broker alone.
@@ -181,6 +196,7 @@ if [[ ! ${SHARE_UNIT_TEST_MOUNTS:-} ]]; then # that is, not yet in make_root's
 	"$source/scripts/package" "$made/2" 2
 	"$source/scripts/package" "$made/again" 1
 	have_every_file_once
+	have_their_library
 	are_the_same_without_ccache
 	cannot_be_broken
 	diff -r "$made/1" "$made/again" || fail "the same commit gave other packages"
