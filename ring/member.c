@@ -248,7 +248,7 @@ static void forget(struct ring_producer *p, uint32_t consumer)
 }
 
 /* Whether, from now on, who has not seen what we have stored has its own earlier stores seen by us.
- * The barrier that consumers save themselves (consumer.c). */
+ * The barrier that consumers save themselves (receive.c). */
 static bool order_with(const struct ring_producer *p)
 {
 	ring_barrier();

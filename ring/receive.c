@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The receiving half of a channel. It reads the rings of producers, which may write anything at any
+ * time, and writes its own ledger, where they read how far it has got and what it is done with.
+ *
+ * An entry is read the way of a sequence lock: its sequence number, what is in it, and the number
+ * again. What was read is checked before it goes out. Saying that it was taken comes before the
+ * last look at whether it still could be: a producer that drops a message, or leaves us behind,
+ * says so first and looks at what we have taken then. So both cannot miss the other's word, and
+ * where both see it, the message counts as ours, and we acknowledge it without having used it.
+ */
+
+#include <errno.h>
+
+#include <share/channel.h>
+
+#include "base/mutation.h"
+#include "ring/consumer.h"
+#include "ring/entry.h"
+
+static bool is_left_behind(const struct ring_consumer *c, const struct ring_source *s)
+{
+	return atomic_load_explicit(&s->admission->left_behind, memory_order_acquire) == c->member;
+}
+
+static bool is_admitted(const struct ring_consumer *c, struct ring_source *s)
+{
+	if (s->admitted)
+		return true;
+	if (atomic_load_explicit(&s->admission->consumer, memory_order_acquire) != c->member)
+		return false;
+	s->next = atomic_load_explicit(&s->admission->start, memory_order_relaxed);
+	s->lost = atomic_load_explicit(&s->admission->lost, memory_order_relaxed);
+	channel_add(&c->ledger->lost, s->lost);
+	s->admitted = true;
+	return true;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Receiving                                                                                   */
+
+static const struct channel_entry *entry_of(const struct ring_consumer *c,
+					    const struct ring_source *s, uint64_t sequence)
+{
+	return (const void *)(s->entries + (sequence & (c->shape.depth - 1)) * c->stride);
+}
+
+static const struct channel_entry *entry_at(const struct ring_consumer *c,
+					    const struct ring_source *s)
+{
+	return entry_of(c, s, s->next);
+}
+
+static void set_next(struct ring_consumer *c, struct ring_source *s, uint64_t next)
+{
+	s->next = next;
+	atomic_store_explicit(&s->row->taken, next, memory_order_release);
+	c->moved |= s->bit;
+}
+
+static bool drops(const struct ring_consumer *c)
+{
+	return c->shape.when_full == SHARE_FULL_DROP;
+}
+
+/*
+ * The entry that should come is not there. 1: it was dropped, and we are past it; it was
+ * overwritten only after the producer had seen that we had not taken it, so that there is nothing
+ * to acknowledge. 0: it has not been written yet.
+ */
+static int skip(struct ring_consumer *c, struct ring_source *s)
+{
+	uint64_t sequence = ring_sequence_of(entry_at(c, s)), head, past;
+
+	if (is_left_behind(c, s))
+		return -ESTALE;
+	head = drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
+	if (head > s->next && sequence != s->next + 1) {
+		/* what is further behind than a lane is long is overwritten for certain */
+		past = head - s->next > c->shape.depth ? head - c->shape.depth - s->next : 1;
+		s->lost += past;
+		channel_add(&c->ledger->lost, past);
+		set_next(c, s, s->next + past);
+		return 1;
+	}
+	return sequence > s->next + 1 ? -EPROTO : 0;
+}
+
+/* It was taken, and is not ours after all. Whoever has left us behind may have seen before that it
+ * was taken, and waits for it then; in a queue it is still to be received by somebody. */
+static void give_back_unseen(struct ring_consumer *c, struct ring_source *s,
+			     const struct ring_message *m, bool to_others)
+{
+	s->tickets[m->ticket].version = 0;
+	if (!to_others || c->shape.mode != CHANNEL_QUEUE || !ring_heeds_rejections(s) ||
+	    MUTATION(acknowledge_unseen)) {
+		ring_write_ack(c, s, m->ticket, m->version, (struct ring_fence){0, 0}, false);
+		return;
+	}
+	ring_write_rejection(c, s, m->ticket, m->version, m->deliveries, false);
+}
+
+/* The first @dropped of @n messages; what the others are is moved to their places. */
+static void leave_out(struct ring_consumer *c, struct ring_source *s, struct ring_message *out,
+		      uint32_t dropped, uint32_t n)
+{
+	for (uint32_t i = 0; i < dropped; i++)
+		give_back_unseen(c, s, &out[i], false);
+	for (uint32_t i = dropped; i < n; i++) {
+		unsigned char *data = out[i - dropped].data;
+
+		if (out[i].data_size > 0)
+			memcpy(data, out[i].data, out[i].data_size);
+		out[i - dropped] = out[i];
+		out[i - dropped].data = data;
+	}
+	s->lost += dropped;
+	channel_add(&c->ledger->lost, dropped);
+}
+
+/* How many of the last @n are ours for good, now that we have said that we have taken them; or
+ * -ESTALE. */
+static int keep(struct ring_consumer *c, struct ring_source *s, struct ring_message *out,
+		uint32_t n)
+{
+	uint64_t head, first = s->next - n;
+	uint32_t dropped = n;
+
+	/* Without drops, the producer has all processors pass a barrier before it looks (rare, and
+	 * expensive), so that here it is enough to keep the compiler from changing the order. */
+	if (drops(c))
+		ring_barrier();
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	if (MUTATION(take_what_was_dropped))
+		return (int)n;
+	if (is_left_behind(c, s)) {
+		for (uint32_t i = 0; i < n; i++)
+			give_back_unseen(c, s, &out[i], true);
+		return -ESTALE;
+	}
+	head = drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
+	if (head <= first)
+		return (int)n;
+	if (head - first < n)
+		dropped = (uint32_t)(head - first);
+	leave_out(c, s, out, dropped, n);
+	return (int)(n - dropped);
+}
+
+static bool is_data_alone(const struct ring_message *m)
+{
+	return m->buffer == 0 && m->fence.slot == 0;
+}
+
+/* Copies what is there from the next message on, up to @n. Only what is data alone comes after
+ * another: all else takes more than to be received. *got: how many; if there are none, what the
+ * first is. */
+static enum ring_entry_state read_run(struct ring_consumer *c, struct ring_source *s,
+				      struct ring_message *out, uint32_t n, uint32_t *got)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		struct ring_message *m = &out[i];
+		uint64_t at = s->next + i;
+		enum ring_entry_state state =
+		    ring_entry_read(entry_of(c, s, at), at + 1, &c->shape, m);
+
+		/* to have it twice is nothing that could be acknowledged */
+		if (state == COPIED && s->tickets[m->ticket].version != 0)
+			state = NONSENSE;
+		if (state != COPIED && i == 0)
+			return state;
+		if (state != COPIED || (i > 0 && !is_data_alone(m)))
+			break;
+		s->tickets[m->ticket] = (struct ring_held){m->version, m->deliveries};
+		if (i == 0 && !is_data_alone(m))
+			n = 1;
+	}
+	*got = i;
+	return COPIED;
+}
+
+/* How many, 0, or negative errno. */
+static int receive_from(struct ring_consumer *c, struct ring_source *s, struct ring_message *out,
+			uint32_t n)
+{
+	uint32_t got;
+	int r;
+
+	if (!is_admitted(c, s))
+		return is_left_behind(c, s) ? -ESTALE : 0;
+	/* one step to where a lane begins, and to its end; a producer that drops faster than that
+	 * has to wait its turn */
+	for (uint32_t i = 0; i < c->shape.depth + 2; i++) {
+		switch (read_run(c, s, out, n, &got)) {
+		case COPIED:
+			/* who sees that it is taken sees that it is held */
+			channel_add(&c->ledger->received, got);
+			set_next(c, s, s->next + got);
+			r = keep(c, s, out, got);
+			if (r > 0)
+				s->held += (uint32_t)r;
+			if (r != (int)got)
+				channel_add(&c->ledger->received,
+					    r > 0 ? (uint64_t)r - got : -(uint64_t)got);
+			if (r != 0)
+				return r;
+			break;
+		case NOT_THERE:
+			r = skip(c, s);
+			if (r <= 0)
+				return r;
+			break;
+		case NONSENSE:
+			return is_left_behind(c, s) ? -ESTALE : -EPROTO;
+		}
+	}
+	return 0;
+}
+
+int ring_consumer_receive_run(struct ring_consumer *c, uint32_t *row, struct ring_message *out,
+			      uint32_t n, uint64_t *lost)
+{
+	/* first those from this turn on, then those below */
+	uint64_t above = c->live & ~(RING_BIT(c->turn) - 1), todo = above ? above : c->live;
+	uint64_t left = c->live;
+
+	if (c->live & (c->live - 1))
+		n = 1;
+	while (todo) {
+		uint32_t slot = (uint32_t)__builtin_ctzll(todo);
+		struct ring_source *s = &c->sources[slot];
+		int r = receive_from(c, s, out, n);
+
+		if (r != 0) {
+			*row = slot;
+			c->turn = (slot + 1) % CHANNEL_MEMBERS_MAX;
+			if (r > 0) {
+				*lost = s->lost;
+				s->lost = 0;
+				ring_sleeper_goes_on(&c->sleeper);
+			} else {
+				s->failed = true;
+				c->live &= ~RING_BIT(slot);
+			}
+			return r;
+		}
+		left &= ~RING_BIT(slot);
+		todo &= left;
+		if (!todo)
+			todo = left;
+	}
+	return 0;
+}
+
+/* A message, or something to be told. */
+static bool has_something(struct ring_consumer *c, struct ring_source *s)
+{
+	if (is_left_behind(c, s))
+		return true;
+	if (!is_admitted(c, s))
+		return false;
+	return ring_sequence_of(entry_at(c, s)) > s->next || drops(c) ||
+	       atomic_load_explicit(&s->ring->sends_no_more, memory_order_acquire);
+}
+
+uint32_t ring_consumer_look(struct ring_consumer *c, uint32_t n)
+{
+	struct ring_source *s;
+	uint32_t there = 0;
+
+	if (c->live == 0)
+		return 1;
+	if (c->live & (c->live - 1)) {
+		for (uint64_t live = c->live; live; live &= live - 1)
+			if (has_something(c, &c->sources[__builtin_ctzll(live)]))
+				return 1;
+		return 0;
+	}
+	s = &c->sources[__builtin_ctzll(c->live)];
+	/* on its way while the header is: one that is there is read next */
+	__builtin_prefetch(entry_at(c, s)->data);
+	while (s->admitted && there < n &&
+	       ring_sequence_of(entry_of(c, s, s->next + there)) == s->next + there + 1)
+		there++;
+	return there > 0 ? there : has_something(c, s);
+}
+
+bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket, uint32_t version,
+			 uint32_t deliveries, struct ring_message *out)
+{
+	struct ring_source *s = &c->sources[row];
+	const struct channel_entry *copy =
+	    channel_copy_at((void *)(uintptr_t)s->ring, &c->shape, ticket);
+	bool sound;
+
+	ring_entry_load(copy, out);
+	sound = ring_is_sound(out, &c->shape) && out->version == version &&
+		s->tickets[ticket].version == 0;
+	if (!sound) {
+		if (s->tickets[ticket].version == 0)
+			ring_write_ack(c, s, ticket, version, (struct ring_fence){0, 0}, false);
+		return false;
+	}
+	ring_load_data(out->data, copy->data, out->data_size);
+	out->ticket = ticket;
+	channel_add(&c->ledger->received, 1);
+	s->held++;
+	out->deliveries = deliveries;
+	s->tickets[ticket] = (struct ring_held){version, deliveries};
+	c->moved |= RING_BIT(row);
+	ring_sleeper_goes_on(&c->sleeper);
+	return true;
+}
+
+bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row)
+{
+	struct ring_source *s = &c->sources[row];
+
+	if (!s->attached || s->failed || !is_admitted(c, s))
+		return true;
+	return ring_sequence_of(entry_at(c, s)) != s->next + 1 &&
+	       !(drops(c) && atomic_load_explicit(&s->lane->head, memory_order_acquire) > s->next);
+}
+
+/* The word is read before it is looked whether there is a message: the last one may have come in
+ * between. One that has left us behind is for ring_consumer_receive() to tell. */
+static bool has_ended(struct ring_consumer *c, uint32_t row)
+{
+	const struct ring_source *s = &c->sources[row];
+
+	if (!atomic_load_explicit(&s->ring->sends_no_more, memory_order_acquire))
+		return false;
+	return (ring_consumer_is_empty(c, row) || MUTATION(end_before_the_last)) &&
+	       !is_left_behind(c, s);
+}
+
+bool ring_consumer_end(struct ring_consumer *c, uint32_t *row)
+{
+	for (uint64_t live = c->live; live; live &= live - 1) {
+		*row = (uint32_t)__builtin_ctzll(live);
+		if (!has_ended(c, *row))
+			continue;
+		c->live &= ~RING_BIT(*row);
+		return true;
+	}
+	return false;
+}
