@@ -69,6 +69,7 @@ static const struct number channel_flags[] = {
     NUMBER(SHARE_CHANNEL_WRITABLE, "a consumer that writes, too"),
     NUMBER(SHARE_CHANNEL_EXISTING, "fail with SHARE_ENOENT rather than make the channel"),
     NUMBER(SHARE_CHANNEL_TRANSIENT, "a producer whose messages do not outlive it"),
+    NUMBER(SHARE_CHANNEL_LATEST, "a consumer, that becomes a WIRE_MEMBER_LATEST"),
     NUMBER(WIRE_CHANNEL_OLDEST, "a consumer, that becomes a WIRE_MEMBER_OLDEST"),
     NUMBER(WIRE_CHANNEL_SERVICE, "one of the two channels of a service, or SHARE_EEXIST"),
 };

@@ -80,7 +80,9 @@ static const struct field ring[] = {
     FIELD(channel_ring, set_aside, "messages"),
     FIELD(channel_ring, left_behind, "consumers"),
     FIELD(channel_ring, rejected, "messages, each time"),
-    FIELD(channel_ring, heeds, "1: its producer knows what a rejection is; older ones leave it 0"),
+    FIELD(channel_ring, heeds,
+	  "bits: 1: its producer knows what a rejection is; 2: and who gets the latest alone. "
+	  "Older ones leave it 0"),
 };
 static const struct field admission[] = {
     FIELD(channel_admission, consumer, "member; another one in its slot is not admitted (yet)"),
@@ -88,6 +90,8 @@ static const struct field admission[] = {
 	  "the first sequence number that it gets; valid once `consumer` says so"),
     FIELD(channel_admission, left_behind, "member who is not waited for any more"),
     FIELD(channel_admission, lost, "messages that were dropped while no consumer was there"),
+    FIELD(channel_admission, head,
+	  "of who gets the latest alone: what is below this is not for it"),
 };
 static const struct field lane[] = {
     FIELD(channel_lane, bell, "futex of consumers that sleep; counts"),
@@ -167,6 +171,7 @@ static const struct number member_flags[] = {
     NUMBER(WIRE_MEMBER_NEW, "its descriptors come along"),
     NUMBER(WIRE_MEMBER_WRITABLE, "a consumer that may write"),
     NUMBER(WIRE_MEMBER_OLDEST, "a consumer that wants what is still there, too"),
+    NUMBER(WIRE_MEMBER_LATEST, "a consumer that gets the latest message alone"),
 };
 static const struct number recipe_flags[] = {
     NUMBER(MEMORY_ON_MIG, "the device is an instance of one: a UUID does not tell"),

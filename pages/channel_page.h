@@ -44,6 +44,7 @@ enum channel_layout {
 #define CHANNEL_IN_FLIGHT_MAX  8192
 #define CHANNEL_DATA_MAX       256
 #define CHANNEL_DELIVERIES_MAX 65535
+#define CHANNEL_LATEST_HELD    2 /* messages at once, by who gets the latest alone */
 
 enum channel_mode {
 	CHANNEL_BROADCAST = 1, /* these two as enum share_channel_mode */
@@ -105,6 +106,8 @@ struct channel_ring {
 };
 enum channel_heeds {
 	CHANNEL_HEEDS_REJECTIONS = 1 << 0,
+	/* That a consumer gets the latest alone: it is told by `head` of its admission. */
+	CHANNEL_HEEDS_LATEST = 1 << 1,
 };
 _Static_assert(sizeof(struct channel_ring) == 64, "one cache line");
 _Static_assert(offsetof(struct channel_ring, dropped) == 8, "as in older libraries");
@@ -115,6 +118,7 @@ struct channel_admission {
 	_Atomic uint64_t start;                 /* valid once `consumer` says so */
 	_Atomic uint64_t left_behind;           /* member id of who is not waited for any more */
 	_Atomic uint64_t lost; /* messages before `start` that were dropped, as nobody was there */
+	_Atomic uint64_t head; /* of who gets the latest alone: what is below is not for it */
 };
 
 struct channel_lane {

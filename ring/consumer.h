@@ -42,6 +42,7 @@ struct ring_consumer {
 	uint64_t live;     /* of these, those from whom something may come */
 	uint64_t moved;    /* those who might wait for what we have done */
 	uint64_t rejected; /* those who do not, and are to be told */
+	bool latest;       /* of each producer, and nothing older */
 	bool ordered;      /* who sleeps can count on us to pass a barrier */
 	struct ring_sleeper sleeper;
 	struct ring_source sources[CHANNEL_MEMBERS_MAX];

@@ -81,7 +81,7 @@ void ring_producer_end_history(struct ring_producer *p)
 }
 
 void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring_owner *owner,
-			 const void *ledger, uint32_t row, bool oldest)
+			 const void *ledger, uint32_t row, unsigned how)
 {
 	struct ring_peer *peer = &p->peers[consumer];
 	void *page = (void *)(uintptr_t)ledger; /* for looking only */
@@ -90,22 +90,26 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring
 
 	ring_producer_dismiss(p, consumer, true);
 	lost = p->consumers.admitted == 0 && !MUTATION(hide_what_was_dropped) ? p->untold : 0;
-	start =
-	    p->shape.mode == CHANNEL_BROADCAST ? adopt(p, consumer, oldest) : p->lanes[lane].tail;
+	start = p->shape.mode == CHANNEL_BROADCAST ? adopt(p, consumer, how & RING_OLDEST)
+						   : p->lanes[lane].tail;
 	*peer = (struct ring_peer){
 	    .admission = channel_admission_at(p->ring, &p->shape, consumer),
 	    .ledger = ledger,
 	    .row = channel_row_at(page, &p->shape, row),
 	    .owner = owner,
 	    .taken = start,
+	    .head = start,
 	    .progress = start,
 	};
 	p->lanes[lane].limit = 0;
 	p->consumers.admitted |= RING_BIT(consumer);
+	if (how & RING_LATEST)
+		p->consumers.latest |= RING_BIT(consumer);
 	p->consumers.fresh |= RING_BIT(consumer);
 	p->untold = 0;
 	atomic_store_explicit(&peer->admission->start, start, memory_order_relaxed);
 	atomic_store_explicit(&peer->admission->lost, lost, memory_order_relaxed);
+	atomic_store_explicit(&peer->admission->head, start, memory_order_relaxed);
 	atomic_store_explicit(&peer->admission->consumer, owner->member, memory_order_release);
 	if (ring_is_queue(p))
 		ring_deliver_backlog(p);
@@ -160,6 +164,7 @@ static void stop_counting(struct ring_producer *p, uint32_t consumer)
 	if (!(p->consumers.admitted & RING_BIT(consumer)) && !MUTATION(stops_counting_twice))
 		return;
 	p->consumers.admitted &= ~RING_BIT(consumer);
+	p->consumers.latest &= ~RING_BIT(consumer);
 	if (p->consumers.admitted == 0)
 		p->lanes[0].base = p->lanes[0].tail;
 }

@@ -78,7 +78,8 @@ int ring_producer_new(const struct channel_shape *shape, enum channel_layout lay
 	p->stride = ring_stride(ring, shape);
 	p->shared_tickets = channel_ticket_at(ring, shape, 0);
 	p->ordered = ring_can_be_ordered();
-	atomic_store_explicit(&p->header->heeds, CHANNEL_HEEDS_REJECTIONS, memory_order_relaxed);
+	atomic_store_explicit(&p->header->heeds, CHANNEL_HEEDS_REJECTIONS | CHANNEL_HEEDS_LATEST,
+			      memory_order_relaxed);
 	ring_sleeper_init(&p->sleeper, &p->header->waiting);
 	if (!allocate(p, layout)) {
 		ring_producer_free(p);
@@ -116,7 +117,7 @@ static inline __attribute__((always_inline)) void put(struct ring_producer *p, u
 	 * taken it, nobody does. The line with the sequence number, which consumers keep looking
 	 * at, is written last and at once.
 	 */
-	if (ring_drops(p) || p->consumers.lingering != 0) {
+	if (ring_drops(p) || (p->consumers.lingering | p->consumers.latest) != 0) {
 		atomic_store_explicit(&e->sequence, 0, memory_order_release);
 		atomic_thread_fence(memory_order_release);
 	}
@@ -240,6 +241,7 @@ static int find_place(struct ring_producer *p, uint32_t target, uint32_t *lane)
 		}
 	}
 	if (p->full.for_tickets) {
+		ring_pass_over_for_ticket(p);
 		if ((ring_drops(p) || ring_is_deserted_broadcast(p)) && p->lists[LIST_DONE].n == 0)
 			ring_drop_for_ticket(p);
 		return -EAGAIN;
@@ -381,7 +383,7 @@ static uint64_t who_keeps_room(struct ring_producer *p)
 	if (p->shape.mode == CHANNEL_DIRECT)
 		return p->consumers.admitted &
 		       (p->full.target < CHANNEL_MEMBERS_MAX ? RING_BIT(p->full.target) : 0);
-	for (uint64_t i = p->consumers.admitted; i; i &= i - 1) {
+	for (uint64_t i = p->consumers.admitted & ~p->consumers.latest; i; i &= i - 1) {
 		uint32_t consumer = (uint32_t)__builtin_ctzll(i);
 
 		if (ring_taken(p, consumer) + p->shape.depth <= p->lanes[0].tail)
@@ -419,12 +421,14 @@ bool ring_producer_is_deserted(const struct ring_producer *p)
 
 uint64_t ring_producer_holdups(struct ring_producer *p)
 {
-	return who_must_act(p) & (p->consumers.admitted | p->consumers.leaving);
+	uint64_t who = who_must_act(p) & (p->consumers.admitted | p->consumers.leaving);
+
+	return who & p->consumers.latest ? who & ~ring_who_is_modest(p) : who;
 }
 
 uint64_t ring_producer_keepers(struct ring_producer *p)
 {
-	return who_keeps_tickets(p);
+	return who_keeps_tickets(p) & ~p->consumers.latest;
 }
 
 uint64_t ring_producer_leaving(const struct ring_producer *p)
@@ -515,7 +519,8 @@ static bool is_under_way(const struct ring_producer *p, const struct ring_ticket
 {
 	if (t->list >= LIST_DONE || t->set_aside || t->acknowledged)
 		return false;
-	return ring_is_queue(p) || t->pending != 0 || ring_is_unclaimed(p, t);
+	return ring_is_queue(p) || (t->pending & ~p->consumers.latest) != 0 ||
+	       ring_is_unclaimed(p, t);
 }
 
 static uint64_t count_done(const struct ring_producer *p)

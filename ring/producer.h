@@ -9,7 +9,8 @@
 
 /*
  * Inside of the producing half: its parts are producer.c (sending, waking and sleeping),
- * room.c (where a message goes, and what is dropped for it), ticket.c (what is in flight,
+ * room.c (where a message goes, and what is dropped for it), latest.c (who gets the latest
+ * alone), ticket.c (what is in flight,
  * and how it comes back) and member.c (who comes and goes).
  */
 
@@ -65,6 +66,7 @@ struct ring_peer {
 	const struct channel_row *row;
 	struct ring_owner *owner;
 	uint64_t taken; /* as far as we know */
+	uint64_t head;  /* of who gets the latest alone: what is below is not for it */
 	uint64_t acknowledged, progress;
 	uint64_t rejected; /* of its count: what it had given back when we looked last */
 	uint32_t load;     /* tickets it has to acknowledge, if it is the one they were sent to */
@@ -85,6 +87,7 @@ struct ring_producer {
 		uint64_t leaving;   /* those that receive no more, and have yet to acknowledge */
 		uint64_t lingering; /* those that count no more, but may use what they have */
 		uint64_t fresh;     /* those that got something and were not woken for it */
+		uint64_t latest;    /* of those that count, those that get the latest alone */
 	} consumers;
 	uint64_t busy; /* bit by lane: those with something in flight */
 	uint32_t turn; /* queue: the last that got something */
@@ -270,6 +273,19 @@ static inline void ring_look_for_desertion(struct ring_producer *p)
 	if (admitted != 0 && ring_receives_no_more(p, (uint32_t)__builtin_ctzll(admitted)))
 		ring_notice_desertion(p);
 }
+/* Those that get the latest alone: where they have got to at least, when the rest is not for them
+ * any more. Nothing that is looked at for others goes for it. */
+uint64_t ring_pass_over_for_room(struct ring_producer *p);
+void ring_pass_over_old(struct ring_producer *p);
+static inline void ring_pass_over(struct ring_producer *p)
+{
+	if (p->consumers.latest != 0)
+		ring_pass_over_old(p);
+}
+/* All tickets are in use: the latest goes, too, if one comes back by that. */
+void ring_pass_over_for_ticket(struct ring_producer *p);
+/* Those that get the latest alone, and have no more of it than they may. */
+uint64_t ring_who_is_modest(struct ring_producer *p);
 /* All tickets are in use: drops what no one has taken, so that reclaiming gives one back. */
 void ring_drop_for_ticket(struct ring_producer *p);
 

@@ -183,6 +183,110 @@ static enum ring_entry_state read_run(struct ring_consumer *c, struct ring_sourc
 	return COPIED;
 }
 
+/* ------------------------------------------------------------------------------------------- */
+/* Who gets the latest alone (latest.c has the other side)                                      */
+
+static uint64_t tail_of(const struct ring_source *s)
+{
+	return atomic_load_explicit(&s->lane->tail, memory_order_acquire);
+}
+
+/* What is below is not for us. */
+static uint64_t head_of(const struct ring_consumer *c, const struct ring_source *s)
+{
+	uint64_t head = atomic_load_explicit(&s->admission->head, memory_order_acquire);
+	uint64_t all = drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
+
+	return head > all ? head : all;
+}
+
+static void lose(struct ring_consumer *c, struct ring_source *s, uint64_t n)
+{
+	s->lost += n;
+	channel_add(&c->ledger->lost, n);
+}
+
+/* From @first up to @to, also what is below the head: whoever has raised that, and sees then that
+ * we are beyond it, counts on us. It is said before we say that we are beyond these, so that nobody
+ * waits for them, however long we take. What is not there any more was dropped for us for certain,
+ * as nobody has seen that we are beyond it. */
+static void acknowledge_older(struct ring_consumer *c, struct ring_source *s, uint64_t first,
+			      uint64_t to)
+{
+	struct ring_message m;
+
+	for (; first < to && !MUTATION(keep_what_is_older); first++) {
+		const struct channel_entry *e = entry_of(c, s, first);
+
+		if (ring_sequence_of(e) != first + 1)
+			continue;
+		ring_entry_load(e, &m);
+		atomic_thread_fence(memory_order_acquire);
+		if (atomic_load_explicit(&e->sequence, memory_order_relaxed) == first + 1 &&
+		    m.ticket < c->shape.in_flight && s->tickets[m.ticket].version == 0)
+			ring_write_ack(c, s, m.ticket, m.version, (struct ring_fence){0, 0}, false);
+	}
+}
+
+/* 1: it is ours for good. 0: it was dropped for us, by now or before: it has made room for another.
+ */
+static int keep_latest(struct ring_consumer *c, struct ring_source *s, const struct ring_message *m)
+{
+	bool left_behind;
+
+	ring_barrier();
+	left_behind = is_left_behind(c, s);
+	if (!left_behind && (head_of(c, s) < s->next || MUTATION(take_what_was_passed_over))) {
+		s->held++;
+		return 1;
+	}
+	give_back_unseen(c, s, m, false);
+	channel_add(&c->ledger->received, UINT64_MAX);
+	return left_behind ? -ESTALE : 0;
+}
+
+/* The message before @tail. 1, 0: it is not there any more; or negative errno. */
+static int take_latest(struct ring_consumer *c, struct ring_source *s, uint64_t tail,
+		       struct ring_message *out)
+{
+	uint64_t first = s->next, missed = tail - s->next - 1;
+	enum ring_entry_state state =
+	    ring_entry_read(entry_of(c, s, tail - 1), tail, &c->shape, out);
+	int r;
+
+	if (state == NOT_THERE)
+		return 0;
+	if (state == NONSENSE || s->tickets[out->ticket].version != 0)
+		return is_left_behind(c, s) ? -ESTALE : -EPROTO;
+	if (tail > c->shape.depth && first < tail - c->shape.depth)
+		first = tail - c->shape.depth;
+	acknowledge_older(c, s, first, tail - 1);
+	s->tickets[out->ticket] = (struct ring_held){out->version, out->deliveries};
+	channel_add(&c->ledger->received, 1);
+	set_next(c, s, tail);
+	r = keep_latest(c, s, out);
+	lose(c, s, r == 1 ? missed : missed + 1);
+	return r;
+}
+
+/* 1, 0, or negative errno. */
+static int receive_latest(struct ring_consumer *c, struct ring_source *s, struct ring_message *out)
+{
+	int r = 0;
+
+	/* who sends faster than we look has to wait its turn */
+	for (uint32_t i = 0; r == 0 && i < c->shape.depth + 2; i++) {
+		uint64_t tail = tail_of(s);
+
+		if (tail <= s->next)
+			return is_left_behind(c, s) ? -ESTALE : 0;
+		r = take_latest(c, s, tail, out);
+	}
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 /* How many, 0, or negative errno. */
 static int receive_from(struct ring_consumer *c, struct ring_source *s, struct ring_message *out,
 			uint32_t n)
@@ -192,6 +296,8 @@ static int receive_from(struct ring_consumer *c, struct ring_source *s, struct r
 
 	if (!is_admitted(c, s))
 		return is_left_behind(c, s) ? -ESTALE : 0;
+	if (c->latest)
+		return receive_latest(c, s, out);
 	/* one step to where a lane begins, and to its end; a producer that drops faster than that
 	 * has to wait its turn */
 	for (uint32_t i = 0; i < c->shape.depth + 2; i++) {
@@ -263,7 +369,8 @@ static bool has_something(struct ring_consumer *c, struct ring_source *s)
 		return true;
 	if (!is_admitted(c, s))
 		return false;
-	return ring_sequence_of(entry_at(c, s)) > s->next || drops(c) ||
+	return (c->latest ? tail_of(s) > s->next
+			  : ring_sequence_of(entry_at(c, s)) > s->next || drops(c)) ||
 	       atomic_load_explicit(&s->ring->sends_no_more, memory_order_acquire);
 }
 
@@ -283,7 +390,7 @@ uint32_t ring_consumer_look(struct ring_consumer *c, uint32_t n)
 	s = &c->sources[__builtin_ctzll(c->live)];
 	/* on its way while the header is: one that is there is read next */
 	__builtin_prefetch(entry_at(c, s)->data);
-	while (s->admitted && there < n &&
+	while (s->admitted && !c->latest && there < n &&
 	       ring_sequence_of(entry_of(c, s, s->next + there)) == s->next + there + 1)
 		there++;
 	return there > 0 ? there : has_something(c, s);
@@ -322,6 +429,8 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row)
 
 	if (!s->attached || s->failed || !is_admitted(c, s))
 		return true;
+	if (c->latest)
+		return tail_of(s) <= s->next;
 	return ring_sequence_of(entry_at(c, s)) != s->next + 1 &&
 	       !(drops(c) && atomic_load_explicit(&s->lane->head, memory_order_acquire) > s->next);
 }

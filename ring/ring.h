@@ -55,12 +55,16 @@ struct ring_owned_fence {
 	struct ring_fence fence;
 };
 
+enum ring_admission {
+	RING_OLDEST = 1 << 0, /* from what is still there */
+	RING_LATEST = 1 << 1, /* broadcast: the latest alone, and it keeps nobody waiting */
+};
 /*
- * A consumer has come: from now on (@oldest: or from what is still there) it gets messages, and
- * must acknowledge them. @ledger is its page, in which @row is about us.
+ * A consumer has come: from now on it gets messages, and must acknowledge them. @how: enum
+ * ring_admission. @ledger is its page, in which @row is about us.
  */
 void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring_owner *owner,
-			 const void *ledger, uint32_t row, bool oldest);
+			 const void *ledger, uint32_t row, unsigned how);
 /* What is kept for those who come (`history`) can have no more fences than there may be consumers.
  * To be called before admitting somebody to the oldest: @reached says of each whether it is over,
  * and lowers the count of its owner then. */
@@ -132,9 +136,11 @@ bool ring_producer_has_plenty(const struct ring_producer *p);
 /* No consumer is there: what is sent, as far as there is room, waits for one to come. */
 bool ring_producer_is_deserted(const struct ring_producer *p);
 
-/* After -EAGAIN: the consumers that would have to do something. */
+/* After -EAGAIN: the consumers that would have to do something. Not who gets the latest alone, with
+ * as many messages as it may have. */
 uint64_t ring_producer_holdups(struct ring_producer *p);
-/* The consumers that have yet to acknowledge something, by slot: those that do not count, too. */
+/* The consumers that have yet to acknowledge something, by slot: those that do not count, too, but
+ * not those that get the latest alone. */
 uint64_t ring_producer_keepers(struct ring_producer *p);
 /* The consumers that have closed the channel and were yet to acknowledge something, by slot. */
 uint64_t ring_producer_leaving(const struct ring_producer *p);
@@ -189,7 +195,8 @@ struct ring_producer_stats {
 	uint64_t sent, dropped, redelivered, set_aside, left_behind, rejected;
 	uint32_t in_flight; /* tickets in use, but not those that are there for who comes */
 	uint32_t waiting;   /* of these, for a consumer to come or, in a queue, to have room */
-	uint64_t done;      /* all with a smaller number are acknowledged, or go to nobody */
+	uint64_t done;      /* all with a smaller number are acknowledged, or go to nobody but those
+			     * that get the latest alone */
 };
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out);
 
@@ -202,6 +209,11 @@ struct ring_consumer;
 int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t slot,
 		      uint64_t member, struct ring_consumer **out);
 void ring_consumer_free(struct ring_consumer *c);
+/*
+ * Of each producer it gets the latest message alone, and all before that is lost. To be called
+ * before anybody is attached. Who holds CHANNEL_LATEST_HELD messages is not to receive another.
+ */
+void ring_consumer_get_latest(struct ring_consumer *c);
 
 /* A producer has come, about which @row is from now on; it starts from zero. What follows calls the
  * producer by its row. @lane: there may be a lane for us; otherwise all that comes is fetched. */

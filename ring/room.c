@@ -24,13 +24,20 @@ bool ring_has_room(struct ring_producer *p, uint32_t lane)
 	else if (p->consumers.admitted == 0)
 		lowest = l->base;
 	else
-		for (uint64_t who = p->consumers.admitted; who; who &= who - 1) {
+		for (uint64_t who = p->consumers.admitted & ~p->consumers.latest; who;
+		     who &= who - 1) {
 			uint64_t taken = ring_taken(p, (uint32_t)__builtin_ctzll(who));
 
 			lowest = taken < lowest ? taken : lowest;
 		}
 	if (lowest < l->head)
 		lowest = l->head;
+	/* nothing is dropped for some while others have no room anyhow */
+	if (p->consumers.latest != 0 && l->tail < lowest + p->shape.depth) {
+		uint64_t left = ring_pass_over_for_room(p);
+
+		lowest = left < lowest ? left : lowest;
+	}
 	l->limit = lowest + p->shape.depth;
 	return l->tail < l->limit;
 }
@@ -130,7 +137,7 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 		if (ring_taken(p, consumer) > sequence && !MUTATION(drop_what_was_taken))
 			continue;
 		t->pending &= ~RING_BIT(consumer);
-		dropped = true;
+		dropped |= !(p->consumers.latest & RING_BIT(consumer));
 		if (p->shape.mode != CHANNEL_BROADCAST && p->peers[consumer].load > 0)
 			p->peers[consumer].load--;
 	}

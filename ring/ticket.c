@@ -286,6 +286,7 @@ bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return
 {
 	if (p->lists[LIST_BACKLOG].n > 0)
 		ring_deliver_backlog(p);
+	ring_pass_over(p);
 	if (p->lists[LIST_DONE].n == 0 && all)
 		ring_notice_leaving(p, p->consumers.admitted);
 	if (p->lists[LIST_DONE].n == 0)
@@ -387,6 +388,7 @@ uint32_t ring_producer_retire_plain(struct ring_producer *p, uint32_t limit, voi
 
 	if (p->shape.history != 0)
 		return 0;
+	ring_pass_over(p);
 	n = retire_plain_of(p, LIST_DONE, limit, references);
 	for (uint64_t lanes = p->busy; lanes && n < limit; lanes &= lanes - 1)
 		n +=

@@ -31,6 +31,8 @@
 #define WIRE_VERSION_CHANNEL_STALLED 8
 /* The version from which on the messages of a queue outlive their producer. */
 #define WIRE_VERSION_ORPHANS 8
+/* The version from which on a consumer may get the latest message alone. */
+#define WIRE_VERSION_LATEST 8
 
 /*
  * From WELCOME on each packet to a client ends with its number: a u64 behind the bytes of the

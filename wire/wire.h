@@ -121,7 +121,8 @@ enum wire_member_flags {
 	WIRE_MEMBER_WRITABLE = 1 << 1, /* a consumer that may write */
 	WIRE_MEMBER_OLDEST = 1 << 2,   /* a consumer that also wants older messages */
 	WIRE_MEMBER_FETCHED =
-	    1 << 3, /* a producer that is gone: only what is fetched comes of it */
+	    1 << 3,                  /* a producer that is gone: only what is fetched comes of it */
+	WIRE_MEMBER_LATEST = 1 << 4, /* a consumer that gets the latest message alone */
 };
 struct wire_member {
 	uint64_t member; /* identifier, never used again */

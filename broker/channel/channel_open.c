@@ -25,7 +25,7 @@
 
 #define FLAGS_KNOWN                                                                  \
 	(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | SHARE_CHANNEL_TRANSIENT | \
-	 WIRE_CHANNEL_OLDEST | WIRE_CHANNEL_SERVICE)
+	 SHARE_CHANNEL_LATEST | WIRE_CHANNEL_OLDEST | WIRE_CHANNEL_SERVICE)
 
 #define TEXT_MAX 258 /* a name in quotes */
 
@@ -230,6 +230,39 @@ static void fail_member(struct request *r, const struct channel *ch, int error)
 	}
 }
 
+static uint32_t count_latest(const struct channel *ch)
+{
+	const struct member *m;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH (m, &ch->members, of_channel)
+		n += m->state != MEMBER_GONE && m->as_consumer.latest;
+	return n;
+}
+
+/* What those that get the latest alone may hold leaves one ticket to all others, so that nobody has
+ * to wait for them. */
+static bool check_latest(struct request *r, const struct channel *ch)
+{
+	uint32_t others = count_latest(ch), history = ch->shape.history;
+	uint32_t least = history + CHANNEL_LATEST_HELD * (others + 1) + 1;
+
+	if (ch->shape.mode != CHANNEL_BROADCAST) {
+		request_fail(r, SHARE_EINVAL,
+			     "consumers get the latest alone in a broadcast, and channel '%s' is "
+			     "none",
+			     ch->name);
+		return false;
+	}
+	if (ch->shape.in_flight >= least)
+		return true;
+	request_fail(r, others > 0 ? SHARE_EBUSY : SHARE_EINVAL,
+		     "%u consumers that get the latest alone and a history of %u take an in_flight "
+		     "of %u, and channel '%s' has %u",
+		     others + 1, history, least, ch->name, ch->shape.in_flight);
+	return false;
+}
+
 static void join(struct request *r, struct channel *ch)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
@@ -238,8 +271,11 @@ static void join(struct request *r, struct channel *ch)
 	struct member *member;
 	int e;
 
-	e = member_new(ch, r->client, m->role, consumer && m->flags & SHARE_CHANNEL_WRITABLE,
-		       consumer && m->flags & WIRE_CHANNEL_OLDEST, &member);
+	if (m->flags & SHARE_CHANNEL_LATEST && !check_latest(r, ch)) {
+		channel_end_if_unused(ch);
+		return;
+	}
+	e = member_new(ch, r->client, m->role, m->flags, &member);
 	if (e != 0) {
 		if (e == MEMBER_LATER)
 			request_go_on_later(r);

@@ -155,6 +155,7 @@ static void list_other(struct listing *l, const struct member *m, struct claim *
 	    .flags = (uint16_t)((is_new ? WIRE_MEMBER_NEW : 0) |
 				(other->as_consumer.writable ? WIRE_MEMBER_WRITABLE : 0) |
 				(other->as_consumer.oldest ? WIRE_MEMBER_OLDEST : 0) |
+				(other->as_consumer.latest ? WIRE_MEMBER_LATEST : 0) |
 				(claim->for_fetch ? WIRE_MEMBER_FETCHED : 0)),
 	    .uid = account_uid(other->timelines->account),
 	    .claim = claim->number,

@@ -107,7 +107,7 @@ struct producer {
 };
 
 struct consumer {
-	bool writable, oldest;
+	bool writable, oldest, latest;
 	bool expelled; /* see claim.c */
 	uint32_t slot;
 	uint64_t rows;               /* bit by row of its ledger: those that are some claim's */
@@ -174,8 +174,8 @@ enum member_error {
  * last member's to keep. */
 #define MEMBER_DESCRIPTORS 4
 
-/* 0, an enum member_error or negative errno. */
-int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
+/* @flags: those of CHANNEL_OPEN. 0, an enum member_error or negative errno. */
+int member_new(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,
 	       struct member **out);
 /* One that another broker had, and that is filled in. 0 or negative errno. */
 int member_attach(struct member *m);

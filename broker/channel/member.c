@@ -212,8 +212,8 @@ bool member_receives_no_more(struct member *consumer)
 	       atomic_load_explicit(&ledger->receives_no_more, memory_order_acquire);
 }
 
-static int join(struct channel *ch, struct client *client, uint32_t role, bool writable,
-		bool oldest, struct member **out)
+static int join(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,
+		struct member **out)
 {
 	struct broker *b = ch->broker;
 	struct member *m;
@@ -230,8 +230,11 @@ static int join(struct channel *ch, struct client *client, uint32_t role, bool w
 	m->client_id = client->id;
 	m->pid = client->peer.pid;
 	m->role = role;
-	m->as_consumer.writable = writable;
-	m->as_consumer.oldest = oldest;
+	if (role == SHARE_CONSUMER) {
+		m->as_consumer.writable = flags & SHARE_CHANNEL_WRITABLE;
+		m->as_consumer.oldest = flags & WIRE_CHANNEL_OLDEST;
+		m->as_consumer.latest = flags & SHARE_CHANNEL_LATEST;
+	}
 	m->page.fd = m->pidfd = m->doorbell = -1;
 	m->timelines = timelines_ref(client->memory->timelines);
 	m->id = ++b->channels->last_member;
@@ -273,14 +276,14 @@ static bool make_room(struct channel *ch, const struct account *a, uint32_t role
 
 /* What is kept for who comes keeps nobody out. The channel itself stays: it has no other member
  * only if it has none that is gone either. */
-int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
+int member_new(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,
 	       struct member **out)
 {
 	int budget = CHANNELS_TURN;
-	int r = join(ch, client, role, writable, oldest, out);
+	int r = join(ch, client, role, flags, out);
 
 	while (make_room(ch, client->account, role, r, &budget))
-		r = join(ch, client, role, writable, oldest, out);
+		r = join(ch, client, role, flags, out);
 	return r != 0 && budget <= 0 ? MEMBER_LATER : r;
 }
 

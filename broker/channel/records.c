@@ -152,6 +152,7 @@ static void member_fields(struct record *r, void *object)
 	if (record_has(r, 1)) {
 		record_u64(r, &m->as_consumer.lost);
 		record_flag(r, &m->as_producer.transient);
+		record_flag(r, &m->as_consumer.latest);
 	}
 }
 

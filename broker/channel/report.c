@@ -151,7 +151,9 @@ static void compare(const struct claim *claim, struct progress *out)
 		next = start;
 	if (head < next) /* else what is between them was dropped */
 		head = next;
-	if (tail > head)
+	if (consumer->as_consumer.latest)
+		out->waiting += tail > head && tail > count_of(&admission->head);
+	else if (tail > head)
 		out->waiting += tail - head < shape->depth ? tail - head : shape->depth;
 }
 
@@ -233,7 +235,8 @@ static int look_at_consumers(const struct member *producer, struct progress *out
 		struct progress one = {0};
 		uint64_t n;
 
-		if (!takes_part(claim->consumer) || !claim_is_admitted(claim))
+		if (!takes_part(claim->consumer) || !claim_is_admitted(claim) ||
+		    claim->consumer->as_consumer.latest)
 			continue;
 		compare(claim, &one);
 		if (one.left_behind > 0)
@@ -314,6 +317,8 @@ static json_t *member_report(struct member *m, int *looks)
 				"role", producer ? "producer" : "consumer", "state", state_name(m),
 				"writable", (int)(m->as_consumer.writable || producer));
 
+	if (!producer)
+		json_object_set_new(row, "latest", json_boolean(m->as_consumer.latest));
 	if (producer && m->state == MEMBER_GONE && producer_has_orphans(m)) {
 		add_count(row, "waiting", m->as_producer.n_waiting);
 		add_count(row, "owned", m->as_producer.n_owned);

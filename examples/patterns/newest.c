@@ -4,10 +4,10 @@
  * newest: a camera that is faster than who looks at its frames. Each look gets the newest frame,
  * and nobody ever waits for the other.
  *
- * The channel keeps one frame that was not received yet (`depth` 1), and drops it when there is a
- * newer one (SHARE_FULL_DROP). What the consumer has received is its own until it acknowledges it,
- * so the camera needs memory for three frames: the one that is looked at, the newest, and the one
- * that it makes. A pool of one more frame leaves room for a second consumer that is as slow.
+ * That is a flag of who looks (SHARE_CHANNEL_LATEST). Another consumer of the same channel, which
+ * records all frames, would get each of them. What a consumer has received is its own until it
+ * acknowledges it, so the camera needs memory for three frames: the one that is looked at, the
+ * newest, and the one that it makes.
  */
 
 #include <stdio.h>
@@ -28,16 +28,16 @@ static void check(int result, const char *what)
 	exit(1);
 }
 
-static share_channel *open_channel(share_client *c, int role)
+static share_channel *open_channel(share_client *c, int role, uint32_t flags)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *ch;
 
 	options.pool = "newest";
 	options.mode = SHARE_BROADCAST;
-	options.depth = 1;
+	options.depth = 4;
 	options.in_flight = 4;
-	options.when_full = SHARE_FULL_DROP;
+	options.flags = flags;
 	check(share_channel_open(c, "camera", role, &options, &ch), "share_channel_open");
 	return ch;
 }
@@ -62,7 +62,7 @@ static void consume(int looking, int go_on)
 	char byte = 0;
 
 	check(share_connect(NULL, &c), "share_connect");
-	ch = open_channel(c, SHARE_CONSUMER);
+	ch = open_channel(c, SHARE_CONSUMER, SHARE_CHANNEL_LATEST);
 	if (write(looking, &byte, 1) != 1) /* from now on, frames are for it */
 		exit(1);
 	look(ch, &m);
@@ -107,7 +107,7 @@ int main(void)
 		consume(looking[1], go_on[0]);
 		exit(0);
 	}
-	ch = open_channel(c, SHARE_PRODUCER);
+	ch = open_channel(c, SHARE_PRODUCER, 0);
 	if (child < 0 || read(looking[0], &byte, 1) != 1)
 		return 1;
 	take_picture(p, ch, 0);

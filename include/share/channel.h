@@ -113,6 +113,15 @@ enum share_channel_flags {
 	/** A producer of a queue whose messages do not outlive it, as they are somewhere else as
 	 * well, and come again from there (a bridge's) */
 	SHARE_CHANNEL_TRANSIENT = 1 << 2,
+	/** A consumer of a broadcast that gets the latest message there is, of each producer: what
+	 * was sent before that it misses, and `lost` says how much. No producer ever waits for it,
+	 * whatever `when_full` says, and it is never left behind for being slow. It may hold two
+	 * messages; receiving a third is SHARE_EBUSY until it has acknowledged one. In return
+	 * `in_flight` has to be more than `history` and two for each such consumer:
+	 * share_channel_open() fails with SHARE_EINVAL, or SHARE_EBUSY if it is too small for one
+	 * more of them. Work of its streams on a message is waited for as that of any consumer is,
+	 * and a producer whose library does not know this flag waits for it as for any other. */
+	SHARE_CHANNEL_LATEST = 1 << 3,
 };
 
 /** Bytes that go with a message, besides its buffer. */
@@ -188,7 +197,8 @@ typedef struct share_channel_options {
  * @param role     enum share_role
  * @param options  NULL: as it is, or the defaults
  * @param out      the handle, to be given up with share_channel_close()
- * @retval SHARE_EBUSY   the channel has as many members of that role as it may have
+ * @retval SHARE_EBUSY   the channel has as many members of that role as it may have, or its
+ *                       `in_flight` is too small for another SHARE_CHANNEL_LATEST
  * @retval SHARE_EACCES  this user may not write in the pool
  * @retval SHARE_ENOENT  there is no such pool, or this user may not use it (a process that may be
  *                       the first has to make the pool, with SHARE_POOL_OPEN_OR_CREATE); with
@@ -196,7 +206,8 @@ typedef struct share_channel_options {
  * @retval SHARE_EEXIST  there is a channel of that name, and it is not what was asked for, or this
  *                       user may not use it, or it belongs to a service
  * @retval SHARE_EQUOTA  this user has as many channels as it may
- * @retval SHARE_ENOTSUP SHARE_CHANNEL_WRITABLE in a pool that scrubs
+ * @retval SHARE_ENOTSUP SHARE_CHANNEL_WRITABLE in a pool that scrubs; SHARE_CHANNEL_LATEST with a
+ *                       broker of an older version
  * @see share_service_open()
  *
  * @par Example
@@ -475,6 +486,7 @@ typedef struct share_message {
  * @retval SHARE_EACCES      this process is not a consumer
  * @retval SHARE_EQUOTA      the message lies in memory that this process has yet to map, and its
  *                           user has no room left for that (`broker_memory`). A later call gets it
+ * @retval SHARE_EBUSY       it gets the latest alone (SHARE_CHANNEL_LATEST), and holds two messages
  * @retval SHARE_ECANCELED   another thread has given the channel up
  * @retval SHARE_EINTR       interrupted (share_interrupt())
  */

@@ -46,9 +46,11 @@ static int check_options(const share_channel_options *o, int role)
 			    role);
 	if (o->mode > SHARE_QUEUE || o->when_full > SHARE_FULL_DROP || o->from > SHARE_FROM_OLDEST)
 		return fail(SHARE_EINVAL, "mode, when_full or from is unknown");
-	if (o->flags &
-	    ~(uint32_t)(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | SHARE_CHANNEL_TRANSIENT))
+	if (o->flags & ~(uint32_t)(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING |
+				   SHARE_CHANNEL_TRANSIENT | SHARE_CHANNEL_LATEST))
 		return fail(SHARE_EINVAL, "unknown flags 0x%x", o->flags);
+	if (o->flags & SHARE_CHANNEL_LATEST && role != SHARE_CONSUMER)
+		return fail(SHARE_EINVAL, "SHARE_CHANNEL_LATEST is for consumers");
 	if (o->wait_for > CHANNEL_MEMBERS_MAX)
 		return fail(SHARE_EINVAL, "a channel has at most %d consumers",
 			    CHANNEL_MEMBERS_MAX);
@@ -72,6 +74,10 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 	struct wire_channel_open *open = &m.channel_open;
 	int r;
 
+	if (o->flags & SHARE_CHANNEL_LATEST && c->version < WIRE_VERSION_LATEST)
+		return fail(SHARE_ENOTSUP,
+			    "the broker is of an older version, which knows no consumers that get "
+			    "the latest message alone");
 	open->role = (uint32_t)role;
 	open->flags = o->flags;
 	/* an older one lets no messages outlive their producer anyhow */
@@ -115,6 +121,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	ch->send_timeout_ms = o->send_timeout_ms;
 	ch->wait_for = role == SHARE_PRODUCER ? o->wait_for : 0;
 	ch->writable = o->flags & SHARE_CHANNEL_WRITABLE;
+	ch->latest = o->flags & SHARE_CHANNEL_LATEST;
 	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = ch->room = -1;
 	STAILQ_INIT(&ch->in_client.told);
 	members = channel_unshared(ch);
@@ -175,6 +182,8 @@ static int make_half(share_channel *ch)
 	if (members->receiver) {
 		r = ring_consumer_new(&ch->shape, ch->own, ch->slot, ch->member,
 				      &members->receiver->ring);
+		if (r == 0 && ch->latest)
+			ring_consumer_get_latest(members->receiver->ring);
 		return r < 0 ? fail_system(r, "opening a channel") : 0;
 	}
 	r = ring_producer_new(&ch->shape, ch->layout, ch->own, &sender->ring);

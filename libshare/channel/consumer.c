@@ -163,6 +163,11 @@ static int take_run(struct receiver *receiver, share_message *out, size_t stride
 	uint32_t row = 0;
 	int r;
 
+	if (receiver->ch->latest && receiver->members->held >= CHANNEL_LATEST_HELD)
+		return fail(SHARE_EBUSY,
+			    "this consumer gets the latest alone, and has %d messages: it has to "
+			    "acknowledge one first",
+			    CHANNEL_LATEST_HELD);
 	/* before there is a message, which could not be put back */
 	n = lent_reserve(receiver) ? data_places(receiver, m, n < RUN ? n : RUN) : 0;
 	if (n == 0)

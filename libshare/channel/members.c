@@ -230,7 +230,8 @@ static int meet_consumer(struct sender *sender, struct channel_peer *p, uint32_t
 		if (p->flags & WIRE_MEMBER_OLDEST)
 			sender_forget_fences(sender);
 		ring_producer_admit(sender->ring, slot, &p->owner->ring, p->map, p->row,
-				    p->flags & WIRE_MEMBER_OLDEST);
+				    (p->flags & WIRE_MEMBER_OLDEST ? RING_OLDEST : 0) |
+					(p->flags & WIRE_MEMBER_LATEST ? RING_LATEST : 0));
 		p->known = true;
 		sender_set_patience(sender, p);
 		p->owner->patience_ms = p->patience_ms;

@@ -58,7 +58,8 @@ struct share_channel {
 	int send_timeout_ms;
 	uint32_t wait_for;
 	bool writable;
-	void *own; /* our page: the ring of a producer, the ledger of a consumer */
+	bool latest; /* a consumer that gets the latest message alone */
+	void *own;   /* our page: the ring of a producer, the ledger of a consumer */
 	const struct channel_control *control;
 	int doorbell; /* an epoll that is readable when our bell has rung, or the broker is lost */
 	int epoll;    /* has the doorbell, `wakeup`, pidfds of peers and the timer */

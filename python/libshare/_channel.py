@@ -16,7 +16,7 @@ from ._size import count, name_of
 _MODES = {None: 0, "broadcast": 1, "queue": 2}
 _FULL = {None: 0, "block": 1, "fail": 2, "drop": 3}
 _FROM = {"newest": 0, "oldest": 1}
-_WRITABLE, _EXISTING = 1, 2
+_WRITABLE, _EXISTING, _LATEST = 1, 2, 8
 _NEVER = 0xFFFFFFFF
 
 
@@ -95,6 +95,7 @@ class _Pool:
         deliveries: int = 0,
         history: int = 0,
         from_: str = "newest",
+        latest: bool = False,
         writable: bool = False,
         existing: bool = False,
         readonly_ok: bool = False,
@@ -102,14 +103,18 @@ class _Pool:
         """Joins a channel as a consumer. The options are those of producer().
 
         from_: "newest": what is sent from now on, and what waits because no consumer was there; "oldest": and, in a
-        broadcast, what is still there, which is the history at least. writable: messages are for writing, too. readonly_ok: see Client.lookup().
+        broadcast, what is still there, which is the history at least. latest: of a broadcast, the latest message alone;
+        `lost` says how many were missed. No producer waits for it, and it may hold two messages: BusyError until it has
+        acknowledged one. in_flight has to be more than two for each such consumer, and the history. writable: messages
+        are for writing, too. readonly_ok: see Client.lookup().
         """
         member = Consumer(
             self, name_of("channel", name), _one_of(_MODES, "mode", mode),
             _one_of(_FULL, "when_full", when_full), count("depth", depth), count("in_flight", in_flight),
             count("data_max", data_max), count("producers", producers), count("consumers", consumers),
             count("deliveries", deliveries), count("history", history), 0, _one_of(_FROM, "from_", from_),
-            (_WRITABLE if writable else 0) | (_EXISTING if existing else 0), 0, readonly_ok,
+            (_WRITABLE if writable else 0) | (_EXISTING if existing else 0) | (_LATEST if latest else 0), 0,
+            readonly_ok,
         )
         _open_members.add(member)
         return member

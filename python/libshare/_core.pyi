@@ -182,6 +182,7 @@ class Pool(_Closes):
         deliveries: int = 0,
         history: int = 0,
         from_: Literal["newest", "oldest"] = "newest",
+        latest: bool = False,
         writable: bool = False,
         existing: bool = False,
         readonly_ok: bool = False,

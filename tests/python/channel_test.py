@@ -67,6 +67,29 @@ def test_who_comes_late_gets_the_history(pool):
             pool.producer("d", mode="queue", history=1)
 
 
+def test_one_gets_the_latest_alone(pool):
+    with (pool.producer("c", depth=2, in_flight=4) as tx, pool.consumer("c") as rx,
+          pool.consumer("c", latest=True) as viewer):
+        for n in range(50):
+            tx.send(pool.array(bytes([n])), meta=n)
+            with rx.recv() as m:
+                assert m.meta == n and m.lost == 0
+        first = viewer.recv()
+        assert first.meta == 49 and first.lost == 49 and bytes(first.array) == bytes([49])
+        tx.send(meta=50)
+        second = viewer.recv()
+        with pytest.raises(libshare.BusyError):
+            viewer.recv()
+        first.ack()
+        second.ack()
+        with pytest.raises(libshare.NotReadyError):
+            viewer.recv(0)
+        with pytest.raises(libshare.BusyError):
+            pool.consumer("c", latest=True)
+    with pytest.raises(libshare.InvalidArgumentError):
+        pool.consumer("d", mode="queue", latest=True)
+
+
 def test_what_does_not_go_is_refused(client, pool):
     with pool.consumer("c", data_max=64) as rx, pool.producer("c") as tx, client.pool("other", kind="host") as other:
         a = pool.empty(3)

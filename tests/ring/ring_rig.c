@@ -81,7 +81,7 @@ void producer_comes(uint32_t slot)
 		}
 }
 
-void consumer_comes(uint32_t slot, bool oldest)
+static void comes(uint32_t slot, unsigned how)
 {
 	ledgers[slot] = page(channel_ledger_size(&shape));
 	consumer_members[slot] = members++;
@@ -89,13 +89,25 @@ void consumer_comes(uint32_t slot, bool oldest)
 	cr_assert_eq(ring_consumer_new(&shape, ledgers[slot], slot, consumer_members[slot],
 				       &consumers[slot]),
 		     0);
+	if (how & RING_LATEST)
+		ring_consumer_get_latest(consumers[slot]);
 	for (uint32_t i = 0; i < RIG_PRODUCERS; i++)
 		if (producers[i]) {
 			ring_consumer_attach(consumers[slot], i, producer_members[i], rings[i],
 					     true);
 			ring_producer_admit(producers[i], slot, owner(consumer_members[slot]),
-					    ledgers[slot], i, oldest);
+					    ledgers[slot], i, how);
 		}
+}
+
+void consumer_comes(uint32_t slot, bool oldest)
+{
+	comes(slot, oldest ? RING_OLDEST : 0);
+}
+
+void latest_comes(uint32_t slot, bool oldest)
+{
+	comes(slot, RING_LATEST | (oldest ? RING_OLDEST : 0));
 }
 
 int try_send(uint32_t producer, uint64_t number, uint32_t target)

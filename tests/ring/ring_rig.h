@@ -33,6 +33,7 @@ void rig(uint32_t mode, uint32_t when_full, uint32_t n);
 void producer_comes(uint32_t slot);
 /* Attached to all producers there are, and admitted by them. */
 void consumer_comes(uint32_t slot, bool oldest);
+void latest_comes(uint32_t slot, bool oldest); /* one that gets the latest alone */
 
 int try_send(uint32_t producer, uint64_t number, uint32_t target);
 void sends(uint64_t number);      /* by producer 0, and there is room */

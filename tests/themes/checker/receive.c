@@ -19,6 +19,8 @@ void receive_open(struct worker *w, unsigned channel)
 	int r;
 
 	options.from = dice_hit(&w->dice, 50) ? SHARE_FROM_OLDEST : SHARE_FROM_NEWEST;
+	c->latest = channel_sorts[channel].mode == SHARE_BROADCAST && dice_hit(&w->dice, 25);
+	options.flags = c->latest ? SHARE_CHANNEL_LATEST : 0;
 	doing(w, ACTION_OPENING, 0);
 	r = share_channel_open(w->client, channel_sorts[channel].name, SHARE_CONSUMER, &options,
 			       &c->channel);
@@ -195,6 +197,10 @@ bool receive_some(struct worker *w, unsigned channel, int timeout_ms)
 			unexpected(w, "share_recv did not wait", r);
 		if (timeout_ms == 0 && dice_hit(&w->dice, 20))
 			wait_for_descriptor(w, channel);
+		return false;
+	case SHARE_EBUSY:
+		if (!c->latest || w->traffic->n_loans < 2)
+			unexpected(w, "share_recv", r);
 		return false;
 	case SHARE_EOWNERDEAD:
 	case SHARE_EPIPE:

@@ -55,6 +55,7 @@ struct view {
 /* A consumer's handle. */
 struct receiving {
 	share_channel *channel; /* NULL: none */
+	bool latest;            /* it gets the latest message alone */
 	uint64_t received;
 	struct view views[SENDERS];
 };

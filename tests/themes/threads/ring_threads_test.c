@@ -24,6 +24,7 @@
 #define PRODUCERS 2
 #define CONSUMERS 4
 #define IN_FLIGHT 16
+#define HELD      4 /* by a consumer, at once */
 
 struct producing {
 	struct ring_producer *ring;
@@ -35,6 +36,7 @@ struct producing {
 struct consuming {
 	struct ring_consumer *ring;
 	int doorbell;
+	uint32_t most; /* that it holds at once */
 	uint64_t got[PRODUCERS], lost[PRODUCERS], last[PRODUCERS];
 };
 
@@ -42,6 +44,7 @@ static struct channel_shape shape;
 static struct producing producing[PRODUCERS];
 static struct consuming consuming[CONSUMERS];
 static uint32_t n_producers, n_consumers;
+static uint32_t n_latest; /* of the consumers, the first */
 static uint64_t n_messages;
 static void *rings[PRODUCERS], *ledgers[CONSUMERS];
 static struct ring_owner owners[PRODUCERS][CONSUMERS];
@@ -85,13 +88,16 @@ static void begin(uint32_t mode, uint32_t when_full, uint32_t producers, uint32_
 		struct consuming *c = &consuming[i];
 
 		ledgers[i] = page(channel_ledger_size(&shape));
-		*c = (struct consuming){.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+		*c = (struct consuming){.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+					.most = i < n_latest ? CHANNEL_LATEST_HELD : HELD};
 		check(ring_consumer_new(&shape, ledgers[i], i, 100 + i, &c->ring) == 0);
+		if (i < n_latest)
+			ring_consumer_get_latest(c->ring);
 		for (uint32_t k = 0; k < producers; k++) {
 			ring_consumer_attach(c->ring, k, 1 + k, rings[k], true);
 			owners[k][i] = (struct ring_owner){.member = 100 + i};
 			ring_producer_admit(producing[k].ring, i, &owners[k][i], ledgers[i], k,
-					    false);
+					    i < n_latest ? RING_LATEST : 0);
 		}
 	}
 }
@@ -238,8 +244,6 @@ static void acknowledge(struct consuming *c, const struct held *h)
 	ring_for(ring_consumer_wake(c->ring), false);
 }
 
-#define HELD 4
-
 /* What is there, behind the first @n. How many. */
 static uint32_t take(struct consuming *c, struct held *held, uint32_t n)
 {
@@ -248,9 +252,9 @@ static uint32_t take(struct consuming *c, struct held *held, uint32_t n)
 	uint64_t lost = 0;
 	int r;
 
-	for (uint32_t i = n; i < HELD; i++)
+	for (uint32_t i = n; i < c->most; i++)
 		run[i - n].data = held[i].data;
-	r = ring_consumer_receive_run(c->ring, &producer, run, HELD - n, &lost);
+	r = ring_consumer_receive_run(c->ring, &producer, run, c->most - n, &lost);
 	check(r >= 0);
 	for (int i = 0; i < r; i++, lost = 0) {
 		held[n + (uint32_t)i].producer = producer;
@@ -288,7 +292,7 @@ static void *consume(void *data)
 			ring_consumer_awake(c->ring);
 		}
 		n += got;
-		if (n == HELD)
+		if (n == c->most)
 			while (n > 0)
 				acknowledge(c, &held[--n]);
 	}
@@ -376,12 +380,29 @@ static void what_is_not_dropped_is_whole_and_the_rest_is_counted(void)
 	run();
 }
 
+/* The others get every message, and wait for nobody but each other. */
+static void some_get_the_latest_alone(void)
+{
+	n_latest = 1;
+	begin(CHANNEL_BROADCAST, SHARE_FULL_BLOCK, 1, 1);
+	run();
+	begin(CHANNEL_BROADCAST, SHARE_FULL_BLOCK, 2, 2);
+	run();
+	n_latest = 2;
+	begin(CHANNEL_BROADCAST, SHARE_FULL_BLOCK, 2, 4);
+	run();
+	begin(CHANNEL_BROADCAST, SHARE_FULL_DROP, 2, 3);
+	run();
+	n_latest = 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct thread_test tests[] = {
 	    TEST(everybody_gets_every_message_once_and_in_order),
 	    TEST(a_queue_gives_every_message_to_one),
 	    TEST(what_is_not_dropped_is_whole_and_the_rest_is_counted),
+	    TEST(some_get_the_latest_alone),
 	};
 
 	return threads_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

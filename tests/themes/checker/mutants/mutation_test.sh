@@ -237,6 +237,9 @@ c end_before_the_last             ring_end_test
 c end_without_asking              channel_end_test
 c take_what_was_dropped           ring_drop_test ring_run_test
 c acknowledge_unseen              ring_run_test
+c pass_over_what_was_taken        ring_latest_test
+c take_what_was_passed_over       ring_latest_test
+c keep_what_is_older              ring_latest_test
 c make_no_orphans                 channel_orphan_test
 c mark_what_was_not_taken         channel_orphan_test
 c forget_acknowledged             channel_orphan_test
