@@ -16,6 +16,10 @@
  *             skipped for taken, and wait for an acknowledgement that nobody gives.
  *   Left      (LEAVE) a consumer that is not waited for any more: the same with `left_behind` in
  *   behind    place of `head`, which is everybody's. What it had taken stays its own.
+ *   Latest    (LATEST) the second one gets the latest message alone, and may stop for ever (STOPS). It
+ *             has a head of its own, which the producer raises when anything is wanted that it keeps
+ *             without having taken it. It acknowledges what it leaves out, and then says that it is
+ *             beyond; also what is below its head, as a producer that sees that counts on it.
  *   Tickets    stand for blocks of memory; consumers acknowledge them in any order, by version.
  *   Joining   at the newest message, or at the oldest (OLDEST) that is still there.
  *
@@ -31,7 +35,8 @@
  *
  * Each of these breaks one rule and has to be found out: NO_LOOK_BACK, LOOK_BACK_FIRST,
  * RAISE_AFTER_LOOK, NO_SECOND_LOOK, JUMP, NO_UNSEEN_ACK, NO_VERSION, LEAVE_AFTER_LOOK,
- * FORGET_LEFT_BEHIND, OVERWRITE_EARLY, EPOCH_IGNORED, ADMIT_FREELY.
+ * FORGET_LEFT_BEHIND, OVERWRITE_EARLY, EPOCH_IGNORED, ADMIT_FREELY; with LATEST also NO_LOOK_BACK,
+ * PASS_AFTER_LOOK, ABOVE_HEAD_ONLY, and with STOPS BEYOND_FIRST and KEEP_LATEST.
  */
 
 #ifndef MESSAGES
@@ -50,6 +55,7 @@ byte head;
 byte sequence[DEPTH], entry_ticket[DEPTH], entry_version[DEPTH];
 bool admitted[CONSUMERS], left_behind[CONSUMERS];
 byte start[CONSUMERS];
+byte passed; /* the head of who gets the latest alone */
 
 /* The consumers' pages. */
 byte taken[CONSUMERS];
@@ -77,7 +83,11 @@ bool reused_too_early, wrong_read, message_missed, ticket_lost, stuck;
 
 #define BIT(c) (1 << (c))
 #define COUNTS(c) (admitted[c] && !left_behind[c])
+#ifdef LATEST
+#define PAST(c, s) (taken[c] > (s) || start[c] > (s) || ((c) == 1 && passed > (s)))
+#else
 #define PAST(c, s) (taken[c] > (s) || start[c] > (s))
+#endif
 
 #ifdef NO_VERSION
 #define ACKNOWLEDGED(c, i) (ack[(c) * TICKETS + i] != 0)
@@ -179,8 +189,53 @@ inline look_after_raising(c)
 	}
 }
 
+/* What is below @to is not for who gets the latest alone, but what it has taken. */
+inline pass_over(to)
+{
+	if
+	:: COUNTS(1) && !PAST(1, (to) - 1) ->
+#ifdef PASS_AFTER_LOOK
+		atomic { seen = taken[1]; forget(1, seen, to); seen = 0 };
+		passed = to
+#else
+		passed = to;
+		atomic { seen = taken[1]; forget(1, seen, to); seen = 0 }
+#endif
+	:: else
+	fi
+}
+
+#if TICKETS > 2
+#define NONE_IS_FREE (!IS_FREE(0) && !IS_FREE(1) && !IS_FREE(2))
+#else
+#define NONE_IS_FREE (!IS_FREE(0) && !IS_FREE(1))
+#endif
+
+/* At any time, or when there is no room without it. */
+inline make_latest_give_way()
+{
+	if
+	:: next > 1 -> pass_over(next - 1)
+	:: next >= DEPTH -> pass_over(next - DEPTH + 1)
+	:: next < DEPTH || PAST(1, next - DEPTH)
+	fi;
+	if
+	:: next >= DEPTH -> pass_over(next - DEPTH + 1)
+	:: else
+	fi;
+#ifndef KEEP_LATEST
+	if
+	:: next > 0 && NONE_IS_FREE -> pass_over(next)
+	:: else
+	fi
+#endif
+}
+
 inline make_room()
 {
+#ifdef LATEST
+	make_latest_give_way();
+#endif
 	if
 	:: next < DEPTH
 	:: next >= DEPTH && (!COUNTS(0) || PAST(0, next - DEPTH)) &&
@@ -370,11 +425,112 @@ proctype consumer(byte me)
 	done[me] = true
 }
 
+#ifdef LATEST
+#if TICKETS > 2
+#define HOLDS (held[0] + held[1] + held[2])
+#else
+#define HOLDS (held[0] + held[1])
+#endif
+
+#ifdef BEYOND_FIRST
+#define SAY_FIRST taken[me] = tail
+#define SAY_LAST  skip
+#else
+#define SAY_FIRST skip
+#define SAY_LAST  taken[me] = tail
+#endif
+
+/* So many messages before the latest are acknowledged one by one. */
+inline leave_out()
+{
+	i = (tail > DEPTH && tail - DEPTH > at -> tail - DEPTH : at);
+#ifdef ABOVE_HEAD_ONLY
+	i = (passed > i -> passed : i);
+#endif
+	do
+	:: atomic { i + 1 < tail ->
+		if
+		:: sequence[i % DEPTH] == i + 1 ->
+			ack[me * TICKETS + entry_ticket[i % DEPTH]] = entry_version[i % DEPTH]
+		:: else
+		fi;
+		i++ }
+#ifdef STOPS
+	:: i + 1 < tail -> goto stopped
+#endif
+	:: i + 1 >= tail -> break
+	od;
+	i = 0
+}
+
+inline take_latest()
+{
+	copy = entry_version[(tail - 1) % DEPTH];
+	if
+	:: sequence[(tail - 1) % DEPTH] != tail -> skip
+	:: sequence[(tail - 1) % DEPTH] == tail ->
+		SAY_FIRST;
+		leave_out();
+		SAY_LAST;
+#ifdef NO_LOOK_BACK
+		over = false;
+#else
+		over = passed >= tail;
+#endif
+		if
+		:: atomic { !over ->
+			lost[me] = lost[me] + tail - 1 - at;
+			at = tail - 1;
+			deliver();
+			at = tail }
+		:: d_step { over ->
+			ack[me * TICKETS + ticket] = copy;
+			lost[me] = lost[me] + tail - at;
+			at = tail }
+		fi
+	fi;
+	d_step { tail = 0; ticket = 0; copy = 0; over = false }
+}
+
+proctype latest(byte me)
+{
+	byte at, tail, i, ticket, copy, held[TICKETS], number[TICKETS];
+	bool over;
+
+	atomic { joined[me] = true; due[me] = (sending -> next + 1 : next) };
+	atomic {
+		admitted[me] -> at = start[me];
+		lost[me] = at
+	};
+	do
+	:: atomic { next > at && HOLDS == 0 && sequence[(next - 1) % DEPTH] == next ->
+		tail = next;
+		ticket = entry_ticket[(tail - 1) % DEPTH] };
+		take_latest()
+	:: atomic { held[0] != 0 -> finish(0) }
+	:: atomic { held[1] != 0 -> finish(1) }
+#if TICKETS > 2
+	:: atomic { held[2] != 0 -> finish(2) }
+#endif
+#ifdef STOPS
+	:: HOLDS != 0 -> goto stopped
+#endif
+	:: atomic { at == MESSAGES && HOLDS == 0 -> break }
+	od;
+	done[me] = true;
+stopped:
+	skip
+}
+#endif
+
 /* When nothing can move any more. */
 proctype end_of_the_run()
 {
 	timeout ->
 	d_step {
+#ifdef STOPS
+		MUST(next == MESSAGES && done[0] && received[0] == MESSAGES, stuck);
+#else
 		reclaim_all();
 		MUST(sent[0] + sent[1] == 0, ticket_lost);
 #if TICKETS > 2
@@ -385,7 +541,10 @@ proctype end_of_the_run()
 		MUST(left_behind[1] || received[1] + lost[1] == MESSAGES, message_missed);
 #ifndef DROP
 		MUST(lost[0] == 0, message_missed);
+#ifndef LATEST
 		MUST(left_behind[1] || lost[1] == start[1], message_missed);
+#endif
+#endif
 #endif
 	}
 }
@@ -397,6 +556,10 @@ init {
 		run end_of_the_run();
 		run producer();
 		run consumer(0);
+#ifdef LATEST
+		run latest(1)
+#else
 		run consumer(1)
+#endif
 	}
 }
