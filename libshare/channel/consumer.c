@@ -31,6 +31,7 @@
  * answer we go on, and look so often whether there is one. */
 #define PATIENCE_MS 500
 #define SLOW_MS     20
+#define WORK_MS     1 /* so often an event loop looks for work that a message comes after */
 
 /* While orphans wait, so many messages of who is there come before one of these is asked for. */
 #define ORPHAN_TURN 16
@@ -209,8 +210,23 @@ static int take_from_stash(struct receiver *receiver, share_message *out)
 	return 1;
 }
 
-/* For the next call. */
-static void stash(share_channel *ch, share_message *m)
+/* Whoever waits may have it: another thread, and an event loop in so many milliseconds, before
+ * which it would only be told the same. What came meanwhile is seen then as well. */
+static void tell_of_stash(struct receiver *receiver, int ms)
+{
+	const struct members *members = receiver->members;
+
+	if (members->sleeper)
+		waiter_wake(members->sleeper);
+	if (members->asleep || !members->wants_fd)
+		return;
+	if (ms > 0)
+		channel_drain_doorbell(receiver->ch);
+	receiver_look_again(receiver, ms);
+}
+
+/* For the next call, which may have it in so many milliseconds. */
+static void stash(share_channel *ch, share_message *m, int ms)
 {
 	struct receiver *receiver;
 	struct channel_stashed *s = malloc(sizeof(*s));
@@ -228,6 +244,8 @@ static void stash(share_channel *ch, share_message *m)
 	/* by another thread: nobody would take it */
 	if (receiver->members->given_up || receiver->members->closed)
 		receiver_drop_stash(receiver);
+	else
+		tell_of_stash(receiver, ms);
 	bell_ring(&ch->changed);
 	channel_unlock_and_end(ch);
 }
@@ -670,7 +688,7 @@ static int reach(share_channel *ch, share_message *m)
 		return 1;
 	/* of this process, or of its user; but an answer is one call's, which fails */
 	if (r == SHARE_ENOMEM || (r == SHARE_EQUOTA && ch->shape.mode != CHANNEL_DIRECT)) {
-		stash(ch, m);
+		stash(ch, m, SLOW_MS);
 		return r;
 	}
 	spoil(m, r);
@@ -722,7 +740,7 @@ static int order(share_channel *ch, int64_t deadline, void *stream, share_messag
 		r = channel_order(out, stream, deadline_left(deadline));
 	if (r == 0)
 		return 1;
-	stash(ch, out);
+	stash(ch, out, WORK_MS);
 	return r == SHARE_ETIMEDOUT && deadline == 0
 		   ? fail(SHARE_EAGAIN, "the work of the next message's producer is still running")
 		   : r;
@@ -765,7 +783,7 @@ int channel_receive(share_channel *ch, int timeout_ms, share_message *out)
 
 void channel_put_back(share_message *m)
 {
-	stash(channel_of(m->channel), m);
+	stash(channel_of(m->channel), m, WORK_MS);
 }
 
 /* In memory that is mapped here, and with nothing to come after. */
@@ -797,7 +815,7 @@ int share_try_recv(share_channel *ch, share_message *out)
 		channel_unlock(ch);
 	}
 	if (r == 1 && !is_at_hand(ch, out)) {
-		stash(ch, out);
+		stash(ch, out, 0);
 		r = 0;
 	}
 	if (r == 0)

@@ -447,3 +447,46 @@ Test(channel_ready, a_loop_that_comes_to_a_thread_that_sleeps_is_not_kept_busy)
 	check(looks < FEW);
 	share_channel_close(p);
 }
+
+struct hurried {
+	share_channel *c;
+	struct gate *work;
+};
+
+/* Has no time for the message that it gets. */
+static void *receive_in_a_hurry(void *data)
+{
+	const struct hurried *h = data;
+	share_message m = SHARE_MESSAGE_INIT;
+
+	check_eq(share_recv(h->c, 1500, NULL, &m), SHARE_ETIMEDOUT);
+	gate_open(h->work);
+	return NULL;
+}
+
+/* Another thread gets it, though nobody has rung for that since, and it sleeps until somebody does:
+ * it has slept for so long already. */
+Test(channel_ready, what_one_thread_has_no_time_for_another_one_gets)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	struct hurried h = {open_channel(other, SHARE_CONSUMER, NULL), gate_new()};
+	share_message m = SHARE_MESSAGE_INIT;
+	share_host_stream *stream;
+	share_buffer *b = allocate(pool, 64, NULL);
+	pthread_t thread;
+
+	check_ok(share_host_stream_create(client, &stream));
+	gate_hold(h.work, stream);
+	until(channel_stats(p).consumers == 1);
+	check_ok(share_send(p, b, NULL, 0, stream));
+	check_eq(pthread_create(&thread, NULL, receive_in_a_hurry, &h), 0);
+	until(channel_stats(h.c).received == 1);
+	check_ok(share_recv(h.c, -1, NULL, &m));
+	check_ok(share_ack(&m, NULL));
+	check_eq(pthread_join(thread, NULL), 0);
+	check_ok(share_release(b, NULL));
+	share_host_stream_destroy(stream);
+	share_channel_close(h.c);
+	share_channel_close(p);
+	gate_free(h.work);
+}

@@ -6,6 +6,7 @@
  * is there again when it has gone. The next broker counts what the one before has counted.
  */
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -582,15 +583,45 @@ Test(broker_memory, what_nobody_acknowledges_is_no_more_than_its_users_share)
 /* ------------------------------------------------------------------------------------------- */
 /* What others have sent, and there is no room for                                              */
 
+static void is_told_twice(share_channel *ch)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+
+	for (int i = 0; i < 2; i++) {
+		check_eq(share_recv(ch, -1, NULL, &m), SHARE_EQUOTA);
+		check_detail("broker_memory");
+	}
+}
+
+/* An event loop is told now and then, and does nothing in between. */
+static void is_told_now_and_then(share_channel *ch)
+{
+	struct pollfd p = {.fd = share_channel_get_fd(ch), .events = POLLIN};
+	share_message m = SHARE_MESSAGE_INIT;
+	int r = SHARE_EAGAIN;
+
+	while (r == SHARE_EAGAIN) {
+		check_eq(poll(&p, 1, -1), 1);
+		r = share_recv(ch, 0, NULL, &m);
+	}
+	for (int i = 0; i < 2; i++) {
+		check_eq(r, SHARE_EQUOTA);
+		while (poll(&p, 1, 0) > 0)
+			check_eq(share_recv(ch, 0, NULL, &m), SHARE_EQUOTA);
+		check_eq(poll(&p, 1, -1), 1);
+		r = share_recv(ch, 0, NULL, &m);
+	}
+}
+
 static void receives_when_it_has_room(struct child *self, void *data)
 {
+	void (*is_told)(share_channel * ch) = *(void (**)(share_channel *))data;
 	share_message m = SHARE_MESSAGE_INIT;
 	share_channel *ch;
 	share_client *c;
 	share_pool *own;
 	int n;
 
-	(void)data;
 	child_become(GREEDY, 0);
 	c = child_connect("has no room");
 	check_ok(share_channel_open(c, "jobs", SHARE_CONSUMER, NULL, &ch));
@@ -598,10 +629,7 @@ static void receives_when_it_has_room(struct child *self, void *data)
 	n = fill(own, 64);
 	take_the_rest(buffers[0]);
 	child_point(self, "has all");
-	for (int i = 0; i < 2; i++) {
-		check_eq(share_recv(ch, -1, NULL, &m), SHARE_EQUOTA);
-		check_detail("broker_memory");
-	}
+	is_told(ch);
 	release_all(n);
 	check_ok(share_recv(ch, -1, NULL, &m));
 	check_eq(m.error, 0);
@@ -614,16 +642,15 @@ static void receives_when_it_has_room(struct child *self, void *data)
 }
 
 /* The message lies in a segment that its consumer has yet to get. */
-Test(broker_memory, a_message_that_there_is_no_room_to_reach_is_received_later)
+static void is_received_later(void (*is_told)(share_channel *ch))
 {
 	share_pool *p = open_pool(client);
 	struct child *consumer;
 	share_channel *ch;
 	share_buffer *b;
 
-	skip_unless_root();
 	check_ok(share_channel_open(client, "jobs", SHARE_PRODUCER, NULL, &ch));
-	consumer = child_start(receives_when_it_has_room, NULL);
+	consumer = child_start(receives_when_it_has_room, &is_told);
 	child_wait(consumer, "has all");
 	b = allocate(p, 64, NULL);
 	memset(share_ptr(b), 'x', 64);
@@ -633,6 +660,18 @@ Test(broker_memory, a_message_that_there_is_no_room_to_reach_is_received_later)
 	child_finish(consumer);
 	share_channel_close(ch);
 	share_pool_close(p);
+}
+
+Test(broker_memory, a_message_that_there_is_no_room_to_reach_is_received_later)
+{
+	skip_unless_root();
+	is_received_later(is_told_twice);
+}
+
+Test(broker_memory, an_event_loop_is_not_kept_busy_by_a_message_that_there_is_no_room_for)
+{
+	skip_unless_root();
+	is_received_later(is_told_now_and_then);
 }
 
 TestSuite(memory_in_pieces, .init = fixture_start, .fini = fixture_stop, .timeout = 60);
