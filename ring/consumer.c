@@ -58,7 +58,7 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member
 	struct channel_row *words = s->row;
 	void *page = (void *)(uintptr_t)ring; /* for looking only */
 
-	atomic_store_explicit(&words->producer, 0, memory_order_release);
+	atomic_store_explicit(&words->producer, 0, memory_order_relaxed);
 	atomic_store_explicit(&words->taken, 0, memory_order_relaxed);
 	/* a row that was never used is zeros, and takes no memory as long as nobody looks */
 	for (uint32_t i = 0; s->used && i < c->shape.in_flight; i++) {

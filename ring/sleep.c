@@ -47,7 +47,7 @@ void ring_sleeper_init(struct ring_sleeper *s, _Atomic uint32_t *word)
 {
 	*s = (struct ring_sleeper){.word = word, .always = !can_order_others()};
 	if (s->always)
-		atomic_store_explicit(word, CHANNEL_MAY_SLEEP, memory_order_release);
+		atomic_store_explicit(word, CHANNEL_MAY_SLEEP, memory_order_relaxed);
 }
 
 static uint32_t number_of(uint32_t word)
