@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 #
 # The models in a list (fence.list: the fence protocol; restart.list: a broker that dies, and the next
-# one; channel.list: channels; wait.list: how waits end) hold in every order in which their steps can happen, and fail, for the
-# reason expected, when one of their rules is broken. Needs spin and a C compiler.
+# one; channel.list: channels; wait.list: how waits end; orderings.list: what a weak processor keeps in
+# order) hold in every order in which their steps can happen, and fail, for the reason expected, when one of
+# their rules is broken. Needs spin and a C compiler.
 #
 # usage: model_test.sh LIST [--full]      --full: larger worlds as well, at least twice the time
 
@@ -14,7 +15,7 @@ command -v spin >/dev/null || {
 	exit 77
 }
 here=$(dirname "$(readlink -f "$0")")
-list=${1:?fence, restart, channel or wait}
+list=${1:?fence, restart, channel, wait or orderings}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 compiler=${CC:-cc}
