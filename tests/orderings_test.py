@@ -162,8 +162,8 @@ def check(table, files):
 def try_changes(table):
     """Which changes of the code, and of the table, are not noticed."""
     for file, old, new, message in (
-            ("ring/consumer.c", "&ack->word, word, memory_order_release", "&ack->word, word, memory_order_relaxed",
-             "write_word does not write `word`"),
+            ("ring/consumer.h", "&ack->word, word, memory_order_release", "&ack->word, word, memory_order_relaxed",
+             "ring_write_word does not write `word`"),
             ("ring/entry.h", "atomic_thread_fence(memory_order_acquire);", "", "ring_entry_read does not read `fence`"),
             ("ring/room.c", "ring_barrier();", "", "drop does not write `barrier`"),
             ("ring/sleep.c", "atomic_load_explicit(s->word, memory_order_relaxed)", "atomic_load(s->word)",
@@ -175,7 +175,7 @@ def try_changes(table):
                    for said in check(table, lambda other: sums(text) if other == file else asked_for(other))[0]):
             yield message
     for old, new, message in (
-            (":write_word`", ":write_words`", "write_words does not write"),
+            (":ring_write_word`", ":ring_write_words`", "ring_write_words does not write"),
             ("`ring/entry.h:ring_sequence_of`", "`ring/entry.h:ring_entry_load`", "ring_entry_load does not read"),
             ("`ring/room.c:look_for_rejected`", "`ring/rooms.c:look_for_rejected`", "there is no ring/rooms.c"),
             ("`NO_RELEASE_FENCE`", "`NO_RELEASE_HEDGE`", "NO_RELEASE_HEDGE is no mutation")):
