@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <share/admin.h>
+#include <share/service.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
@@ -583,6 +584,18 @@ Test(broker_memory, what_nobody_acknowledges_is_no_more_than_its_users_share)
 /* ------------------------------------------------------------------------------------------- */
 /* What others have sent, and there is no room for                                              */
 
+/* In a segment that its receiver has no room for: whoever comes leaves less to all, so that what
+ * was too little for one thing is too little for another. */
+static share_buffer *allocate_beyond_room(share_pool *p, share_client **more)
+{
+	share_buffer *b;
+
+	*more = connect_as("one more");
+	b = allocate(p, 64, NULL);
+	memset(share_ptr(b), 'x', 64);
+	return b;
+}
+
 static void is_told_twice(share_channel *ch)
 {
 	share_message m = SHARE_MESSAGE_INIT;
@@ -646,20 +659,21 @@ static void is_received_later(void (*is_told)(share_channel *ch))
 {
 	share_pool *p = open_pool(client);
 	struct child *consumer;
+	share_client *more;
 	share_channel *ch;
 	share_buffer *b;
 
 	check_ok(share_channel_open(client, "jobs", SHARE_PRODUCER, NULL, &ch));
 	consumer = child_start(receives_when_it_has_room, &is_told);
 	child_wait(consumer, "has all");
-	b = allocate(p, 64, NULL);
-	memset(share_ptr(b), 'x', 64);
+	b = allocate_beyond_room(p, &more);
 	check_ok(share_send(ch, b, NULL, 0, NULL));
 	check_ok(share_release(b, NULL));
 	child_go(consumer);
 	child_finish(consumer);
 	share_channel_close(ch);
 	share_pool_close(p);
+	share_disconnect(more);
 }
 
 Test(broker_memory, a_message_that_there_is_no_room_to_reach_is_received_later)
@@ -672,6 +686,66 @@ Test(broker_memory, an_event_loop_is_not_kept_busy_by_a_message_that_there_is_no
 {
 	skip_unless_root();
 	is_received_later(is_told_now_and_then);
+}
+
+static void calls_without_room(struct child *self, void *data)
+{
+	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
+	share_message m = SHARE_MESSAGE_INIT;
+	share_service *s;
+	share_client *c;
+	share_pool *own;
+	int n;
+
+	(void)data;
+	child_become(GREEDY, 0);
+	c = child_connect("calls without room");
+	options.pool = "default";
+	check_ok(share_service_open(c, "service", SHARE_CALLER, &options, &s));
+	check_ok(take_pool(c, 0, &own));
+	n = fill(own, 64);
+	take_the_rest(buffers[0]);
+	child_point(self, "has all");
+	check_eq(share_call(s, NULL, NULL, 0, -1, NULL, &m), SHARE_EQUOTA);
+	check_detail("broker_memory");
+	release_all(n);
+	check_ok(share_call(s, NULL, NULL, 0, -1, NULL, &m));
+	check_eq(*(const char *)share_ptr(m.buffer), 'x');
+	check_ok(share_ack(&m, NULL));
+	share_service_close(s);
+	share_pool_close(own);
+	share_disconnect(c);
+}
+
+/* The call fails, whose answer is given back at once, and the next one has the memory. */
+Test(broker_memory, a_call_whose_answer_there_is_no_room_to_reach_fails)
+{
+	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
+	share_pool *p = open_pool(client);
+	struct child *caller;
+	share_client *more;
+	share_service *s;
+	share_buffer *b;
+
+	skip_unless_root();
+	options.pool = "default";
+	check_ok(share_service_open(client, "service", SHARE_WORKER, &options, &s));
+	caller = child_start(calls_without_room, NULL);
+	child_wait(caller, "has all");
+	b = allocate_beyond_room(p, &more);
+	child_go(caller);
+	for (int i = 0; i < 2; i++) {
+		share_message m = SHARE_MESSAGE_INIT;
+
+		check_ok(share_next_request(s, -1, NULL, &m));
+		check_ok(share_reply(&m, b, NULL, 0, NULL));
+	}
+	child_finish(caller);
+	check_ok(share_release(b, NULL));
+	share_service_close(s);
+	share_pool_close(p);
+	share_disconnect(more);
+	until(said("buffers") == 0);
 }
 
 TestSuite(memory_in_pieces, .init = fixture_start, .fini = fixture_stop, .timeout = 60);
