@@ -103,7 +103,7 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring
 	};
 	p->lanes[lane].limit = 0;
 	p->consumers.admitted |= RING_BIT(consumer);
-	if (how & RING_LATEST)
+	if (how & RING_LATEST && p->shape.mode == CHANNEL_BROADCAST)
 		p->consumers.latest |= RING_BIT(consumer);
 	p->consumers.fresh |= RING_BIT(consumer);
 	p->untold = 0;

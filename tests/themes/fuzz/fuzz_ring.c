@@ -42,7 +42,8 @@ static void *page(size_t size)
 	return at;
 }
 
-static void comes(uint32_t i, bool oldest)
+/* @how: enum ring_admission. */
+static void comes(uint32_t i, unsigned how)
 {
 	struct ring_owner *owner = &owners[n_owners];
 	uint64_t member = ++members;
@@ -54,8 +55,10 @@ static void comes(uint32_t i, bool oldest)
 	ring_consumer_free(consumers[i]);
 	memset(ledgers[i], 0, channel_ledger_size(&shape));
 	expect(ring_consumer_new(&shape, ledgers[i], i, member, &consumers[i]) == 0);
+	if (how & RING_LATEST && shape.mode == CHANNEL_BROADCAST)
+		ring_consumer_get_latest(consumers[i]);
 	ring_consumer_attach(consumers[i], 0, 1, ring, true);
-	ring_producer_admit(producer, i, owner, ledgers[i], 0, oldest);
+	ring_producer_admit(producer, i, owner, ledgers[i], 0, how);
 	is_there[i] = true;
 }
 
@@ -208,7 +211,7 @@ static void begin(struct input *in)
 	for (uint32_t i = 0; i < CONSUMERS; i++) {
 		ledgers[i] = page(channel_ledger_size(&shape));
 		is_there[i] = false;
-		comes(i, false);
+		comes(i, 0);
 	}
 }
 
@@ -273,7 +276,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			is_there[i] = false;
 			break;
 		case 11:
-			comes(i, what / 64 % 2);
+			comes(i, what / 64);
 			break;
 		case 12:
 			look_around(i);
