@@ -429,8 +429,12 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row)
 
 	if (!s->attached || s->failed || !is_admitted(c, s))
 		return true;
-	if (c->latest)
-		return tail_of(s) <= s->next;
+	if (c->latest) {
+		uint64_t tail = tail_of(s);
+
+		/* Who dies as it overwrites its only entry leaves a tail that nothing is before. */
+		return tail <= s->next || ring_sequence_of(entry_of(c, s, tail - 1)) != tail;
+	}
 	return ring_sequence_of(entry_at(c, s)) != s->next + 1 &&
 	       !(drops(c) && atomic_load_explicit(&s->lane->head, memory_order_acquire) > s->next);
 }
