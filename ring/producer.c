@@ -241,7 +241,7 @@ static int find_place(struct ring_producer *p, uint32_t target, uint32_t *lane)
 		}
 	}
 	if (p->full.for_tickets) {
-		ring_pass_over_for_ticket(p);
+		p->full.comes_back = ring_pass_over_for_ticket(p);
 		if ((ring_drops(p) || ring_is_deserted_broadcast(p)) && p->lists[LIST_DONE].n == 0)
 			ring_drop_for_ticket(p);
 		return -EAGAIN;
@@ -402,6 +402,11 @@ static uint64_t who_must_act(struct ring_producer *p)
 bool ring_producer_lacks_tickets(const struct ring_producer *p)
 {
 	return !p->full.for_consumers && (p->full.for_tickets || p->n_free == 0);
+}
+
+bool ring_producer_has_made_way(const struct ring_producer *p)
+{
+	return p->full.for_tickets && p->full.comes_back;
 }
 
 bool ring_producer_lacks_consumers(const struct ring_producer *p)

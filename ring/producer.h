@@ -99,6 +99,7 @@ struct ring_producer {
 	struct {                    /* why there was no room last time */
 		bool for_consumers; /* fewer are there than `wait_for` */
 		bool for_tickets;   /* all tickets were in use; otherwise a lane was full */
+		bool comes_back;    /* one was only in use for who gets the latest alone */
 		uint32_t target;    /* to whom the message was to go */
 	} full;
 	uint32_t wait_for; /* nothing is sent while fewer consumers than this are there */
@@ -282,8 +283,8 @@ static inline void ring_pass_over(struct ring_producer *p)
 	if (p->consumers.latest != 0)
 		ring_pass_over_old(p);
 }
-/* All tickets are in use: the latest goes, too, if one comes back by that. */
-void ring_pass_over_for_ticket(struct ring_producer *p);
+/* All tickets are in use: the latest goes, too, if one comes back by that. Whether one does. */
+bool ring_pass_over_for_ticket(struct ring_producer *p);
 /* Those that get the latest alone, and have no more of it than they may. */
 uint64_t ring_who_is_modest(struct ring_producer *p);
 /* All tickets are in use: drops what no one has taken, so that reclaiming gives one back. */

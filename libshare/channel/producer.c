@@ -85,13 +85,23 @@ static bool is_there(struct sender *sender, const struct channel_target *to)
 }
 
 /* Acknowledgements are looked at only if they can help: their lines are what consumers write. */
-static int put_again_unlocking(struct sender *sender, const share_outgoing *m,
-			       const struct sending *s)
+static int put_once_more_unlocking(struct sender *sender, const share_outgoing *m,
+				   const struct sending *s)
 {
 	/* the ring is the broker's then, and what is in it */
 	if (ring_producer_lacks_tickets(sender->ring) && !sender->members->given_up)
 		sender_reclaim_unlocking(sender, true);
 	return sender->members->given_up ? wait_given_up() : put(sender, m, s);
+}
+
+static int put_again_unlocking(struct sender *sender, const share_outgoing *m,
+			       const struct sending *s)
+{
+	int r = put_once_more_unlocking(sender, m, s);
+
+	if (r == -EAGAIN && ring_producer_has_made_way(sender->ring))
+		r = put_once_more_unlocking(sender, m, s);
+	return r;
 }
 
 /* Sleeps, unless there is room after all: 0, -EAGAIN, or an error. */

@@ -402,6 +402,33 @@ Test(ring_latest, a_producer_that_dies_as_it_overwrites_its_only_entry_has_an_en
 	cr_assert(ring_consumer_end(consumers[0], &row));
 }
 
+/* The one that has all gives the latest back, and keeps the others: nobody rings after that. */
+Test(ring_latest, who_is_about_to_sleep_is_told_that_the_latest_gave_way)
+{
+	struct ring_message held[8];
+	struct ring_sleep sleep;
+
+	two_come(SHARE_FULL_BLOCK);
+	for (uint64_t i = 0; i < 8; i++) {
+		sends(i);
+		receives(0, i);
+		held[i] = message;
+	}
+	nothing_comes_back();
+	cr_assert_eq(try_send(0, 8, 0), -EAGAIN);
+	cr_assert_not(ring_producer_has_made_way(producers[0]));
+	acks_this(0, &held[7], 0, false);
+	ring_producer_sleep(producers[0], true, &sleep);
+	nothing_comes_back();
+	cr_assert_eq(try_send(0, 8, 0), -EAGAIN);
+	cr_assert(ring_producer_has_made_way(producers[0]));
+	comes_back(7);
+	sends(8);
+	ring_producer_awake(producers[0]);
+	receives(1, 8);
+	cr_assert_eq(message_lost, 8);
+}
+
 Test(ring_latest, who_dies_gives_back_what_it_had)
 {
 	two_come(SHARE_FULL_BLOCK);
