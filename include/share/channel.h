@@ -249,7 +249,8 @@ int share_channel_flush(share_channel *ch, int timeout_ms);
 
 /**
  * Waits until every message that this producer has sent before the call is done with: acknowledged
- * by all who got it, or dropped, or delivered too often. `dropped` and `set_aside` of
+ * by all who got it but those that get the latest alone (SHARE_CHANNEL_LATEST), which may still
+ * hold two each, or dropped, or delivered too often. `dropped` and `set_aside` of
  * share_channel_get_stats() tell of the last two. A message that waits for a consumer is not done
  * with. It does not wait for the work that consumers had enqueued when they acknowledged: the
  * memory of the messages may come back later (share_reclaim() waits for that).
@@ -590,7 +591,8 @@ int share_channel_take_back(share_channel *ch, share_message *out);
  * something to do:
  *
  * - of a consumer: share_recv(), until it answers SHARE_EAGAIN, as there is no message. It stays
- *   readable while the next one's work still runs, for which `stream` does not wait
+ *   readable while the next one's work still runs, for which `stream` does not wait, and while
+ *   SHARE_EBUSY is all that is to be had (SHARE_CHANNEL_LATEST): acknowledge before polling then
  * - of a producer: share_send(), until it answers SHARE_EAGAIN or SHARE_ETIMEDOUT; and of those of
  *   share_channel_take_back(), share_channel_drain() and share_channel_flush() (time limit 0) that
  *   have answered SHARE_EAGAIN, each until it does so again, or draining or flushing is over (0).
@@ -629,7 +631,7 @@ typedef struct share_channel_stats {
 	 * consumer to have room: see share_channel_flush(). */
 	uint32_t waiting;
 	/** All messages of this producer with a smaller number are done with: acknowledged by all
-	 * who got them, dropped, or delivered too often. */
+	 * who got them (but SHARE_CHANNEL_LATEST), dropped, or delivered too often. */
 	uint64_t done;
 	uint64_t
 	    rejected; /**< messages of this producer that were given back; or by this consumer */

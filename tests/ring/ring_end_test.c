@@ -99,3 +99,23 @@ Test(ring_end, whoever_sleeps_is_rung_for_the_end)
 	cr_assert(ring_producer_sends_no_more(producers[0]) & 2, "a doorbell is the caller's");
 	cr_assert_neq(atomic_load(sleep.word), sleep.value);
 }
+
+/* With one entry, the latest is passed over before it is overwritten. */
+Test(ring_end, of_a_producer_that_dies_as_it_overwrites_the_latest_is_told)
+{
+	uint32_t row;
+
+	shape.depth = 1;
+	rig(CHANNEL_BROADCAST, SHARE_FULL_FAIL, 0);
+	latest_comes(0, false);
+	sends(0);
+	cr_assert_not(ring_consumer_is_empty(consumers[0], 0));
+	cr_assert_eq(ring_producer_look_for_room(producers[0], 0), 0);
+	cr_assert_eq(atomic_load(&channel_admission_at(rings[0], &shape, 0)->head), 1);
+	/* its next store, and its last */
+	atomic_store(&channel_entry_at(rings[0], &shape, 0, 0)->sequence, 0);
+	receives_nothing(0);
+	cr_assert(ring_consumer_is_empty(consumers[0], 0));
+	ring_producer_sends_no_more(producers[0]);
+	cr_assert(ring_consumer_end(consumers[0], &row));
+}

@@ -382,26 +382,6 @@ Test(ring_latest, a_consumer_that_says_to_have_got_further_harms_itself)
 	cr_assert_eq(try_receive(1), -ESTALE);
 }
 
-/* With one entry, the latest is passed over before it is overwritten. */
-Test(ring_latest, a_producer_that_dies_as_it_overwrites_its_only_entry_has_an_end)
-{
-	uint32_t row;
-
-	shape.depth = 1;
-	rig(CHANNEL_BROADCAST, SHARE_FULL_FAIL, 0);
-	latest_comes(0, false);
-	sends(0);
-	cr_assert_not(ring_consumer_is_empty(consumers[0], 0));
-	cr_assert_eq(ring_producer_look_for_room(producers[0], 0), 0);
-	cr_assert_eq(atomic_load(&admission(0)->head), 1);
-	/* its next store, and its last */
-	atomic_store(&channel_entry_at(rings[0], &shape, 0, 0)->sequence, 0);
-	receives_nothing(0);
-	cr_assert(ring_consumer_is_empty(consumers[0], 0));
-	ring_producer_sends_no_more(producers[0]);
-	cr_assert(ring_consumer_end(consumers[0], &row));
-}
-
 /* The one that has all gives the latest back, and keeps the others: nobody rings after that. */
 Test(ring_latest, who_is_about_to_sleep_is_told_that_the_latest_gave_way)
 {

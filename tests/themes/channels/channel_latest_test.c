@@ -5,6 +5,7 @@
  * nobody waits for them, whether they are slow, stopped or dead.
  */
 
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 
@@ -227,6 +228,43 @@ Test(channel_latest, waits_for_the_next_one)
 	check_error(share_recv(viewer, 1, NULL, &m), SHARE_ETIMEDOUT);
 	send_filled(p, pool, 1);
 	expect_message(viewer, 1);
+	share_channel_close(viewer);
+	share_channel_close(p);
+}
+
+static bool is_readable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* Asked once each time, and though it may not have the third message while it has two. */
+Test(channel_latest, its_descriptor_is_readable_as_long_as_there_is_one_to_receive)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *viewer = open_latest(other);
+	share_message m[3] = {SHARE_MESSAGE_INIT};
+	int fd = share_channel_get_fd(viewer);
+
+	for (int i = 0; i < 2; i++) {
+		expect_nothing(viewer);
+		check(!is_readable(fd));
+		send_filled(p, pool, i);
+		until(is_readable(fd));
+		check_ok(share_recv(viewer, 0, NULL, fresh(&m[i])));
+	}
+	send_filled(p, pool, 2);
+	for (int i = 0; i < 3; i++) {
+		until(is_readable(fd));
+		check_error(share_recv(viewer, 0, NULL, fresh(&m[2])), SHARE_EBUSY);
+	}
+	check_ok(share_ack(&m[0], NULL));
+	until(is_readable(fd));
+	expect_message(viewer, 2);
+	expect_nothing(viewer);
+	check(!is_readable(fd));
+	check_ok(share_ack(&m[1], NULL));
 	share_channel_close(viewer);
 	share_channel_close(p);
 }
