@@ -9,6 +9,8 @@ import multiprocessing.resource_tracker
 import os
 import pickle
 import signal
+import sys
+import threading
 import traceback
 
 import numpy as np
@@ -16,6 +18,7 @@ import pytest
 
 import libshare
 from conftest import fork, until
+from libshare import _stats
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -251,3 +254,26 @@ def hold(address, pipe):
     pipe.send("holds")
     pipe.recv()
     del held
+
+
+def test_what_is_counted_is_of_one_process_and_all_its_threads():
+    def work():
+        for _ in range(20_000):
+            _stats.count("test", "done")
+
+    interval = sys.getswitchinterval()
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    try:
+        sys.setswitchinterval(1e-6)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert libshare.stats()["test"] == {"done": 80_000}
+        child = fork()
+        if child == 0:
+            os._exit(0 if libshare.stats() == {} else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        sys.setswitchinterval(interval)
+        _stats._counts.pop("test", None)
