@@ -104,7 +104,7 @@ static int add_group(struct client *c, uint32_t group)
 	void *groups = m->groups;
 
 	if (group >= m->n_groups) {
-		if (grow(c, &groups, &m->n_groups, group, sizeof(*m->groups)) < 0)
+		if (grow(c, &groups, &m->n_groups, group, sizeof(struct possession *)) < 0)
 			return -ENOMEM;
 		m->groups = groups;
 	}
@@ -126,7 +126,7 @@ int client_reserve_possession(struct client *c, uint32_t segment)
 	if (!has)
 		price += GROUP_SIZE;
 	if (group >= n)
-		price += (room_for(n, group) - n) * sizeof(has);
+		price += (room_for(n, group) - n) * sizeof(struct possession *);
 	if (!account_may_add(c->account, LIMIT_MEMORY, price) && !MUTATION(map_unpaid))
 		return -EDQUOT;
 	return has ? 0 : add_group(c, group);
