@@ -590,9 +590,10 @@ int share_channel_take_back(share_channel *ch, share_message *out);
  * A descriptor for event loops. It polls readable as long as a call that had to wait may have
  * something to do:
  *
- * - of a consumer: share_recv(), until it answers SHARE_EAGAIN, as there is no message. It stays
- *   readable while the next one's work still runs, for which `stream` does not wait, and while
- *   SHARE_EBUSY is all that is to be had (SHARE_CHANNEL_LATEST): acknowledge before polling then
+ * - of a consumer: share_recv(), until it answers SHARE_EAGAIN, as there is no message. While the
+ *   next one's work still runs, for which `stream` does not wait, it is readable again after a
+ *   millisecond. It stays readable while SHARE_EBUSY is all that is to be had
+ *   (SHARE_CHANNEL_LATEST): acknowledge before polling then
  * - of a producer: share_send(), until it answers SHARE_EAGAIN or SHARE_ETIMEDOUT; and of those of
  *   share_channel_take_back(), share_channel_drain() and share_channel_flush() (time limit 0) that
  *   have answered SHARE_EAGAIN, each until it does so again, or draining or flushing is over (0).

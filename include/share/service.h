@@ -255,7 +255,7 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
  * it is never readable without a call; and share_call_start(), if
  * that has answered SHARE_EAGAIN for want of room, until it does so again, or has started a call
  *
- * It stays readable while an answer is there that cannot be had yet, as the worker's work on its
+ * It tells every millisecond of an answer that cannot be had yet, as the worker's work on its
  * memory still runs: an event loop receives that on a share_host_stream, which waits by itself.
  *
  * So when it is readable, ask for each call that you wait for, start those that were refused, and
