@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Every block of code or commands that the documents for users show is run as it stands, or is found in a
 table below, which says which other test runs it, or why none can. A block that is neither fails this test;
-so does a line of the table that no block is like.
+so does a line of the table that no block is like. And docs/platforms.md has the tiers that sharectl doctor tells.
 
 usage: documents_test.py [DOCUMENT...], with SHARE_TEST_BIN and SHARE_TEST_SOURCE set
 """
@@ -304,6 +304,16 @@ def check(texts):
         yield from table.wrong(texts)
 
 
+def other_tiers(document, source):
+    """Rows that sharectl doctor has, and the document has not, or in another tier."""
+    told = re.findall(r'\{"([^"]+)",\s*([A-Z]+)\}', source)
+    if len(told) < 10:
+        yield "the rows of tools/doctor/platform.c are not found"
+    for name, tier in told:
+        if f"\n| {name} | {tier.lower()} |" not in document:
+            yield f"docs/platforms.md has no row '{name}' that is {tier.lower()}"
+
+
 NOTICED = {
     "```\nsharectl no-such-report\n```\n": "exit code",
     "Text:\n\n    sharectl pools --no-such-option\n": "exit code",
@@ -318,6 +328,10 @@ def main():
     wanted = sys.argv[1:] or DOCUMENTS
     texts = {document: open(f"{SOURCE}/{document}").read() for document in wanted}
     wrong = list(check(texts))
+    platforms = [open(f"{SOURCE}/{path}").read() for path in ("docs/platforms.md", "tools/doctor/platform.c")]
+    wrong += other_tiers(*platforms)
+    if len(list(other_tiers(platforms[0], platforms[1].replace("TESTED}", "NOT}")))) < 3:
+        wrong.append("not noticed: another tier")
     # and what is wrong is noticed
     for text, said in NOTICED.items():
         if not any(said in line for line in check({"docs/other.md": text})):

@@ -196,6 +196,62 @@ Test(doctor, mps_and_mig_are_seen)
 	json_decref(findings);
 }
 
+static void put_gpu(const char *driver, const char *model)
+{
+	char text[256];
+
+	snprintf(
+	    text, sizeof(text),
+	    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  Thu Nov 6\nGCC version: 12.2\n",
+	    driver);
+	put("/proc/driver/nvidia/version", text);
+	snprintf(text, sizeof(text), "Model: \t\t %s\nIRQ: 1\n", model);
+	put("/proc/driver/nvidia/gpus/0000:01:00.0/information", text);
+}
+
+static void expect_platform(const char *state, const char *words)
+{
+	json_t *findings = examine();
+
+	expect(findings, "platform", state, words);
+	json_decref(findings);
+}
+
+Test(doctor, the_worst_part_of_a_machine_says_its_tier)
+{
+	static const char debian[] = "PRETTY_NAME=\"Debian\"\nVERSION_ID=\"12\"\nID=debian\nX=1\n";
+
+	put("/proc/sys/kernel/osrelease", "5.15.0-91-generic\n");
+	expect_platform("note", "expected (another Linux with a glibc");
+	put("/etc/os-release", debian);
+	expect_platform("note",
+			"expected (Debian 12, x86-64: tested; Linux 5.4 to 6.4: expected; ");
+	put("/proc/sys/kernel/osrelease", "5.15.153.1-microsoft-standard-WSL2\n");
+	expect_platform("note", "; WSL 2: expected; ");
+	put("/proc/sys/kernel/osrelease", "4.19.0-26-amd64\n");
+	expect_platform("note", "not (Debian 12, x86-64: tested; Linux before 5.4: not; ");
+	put("/proc/sys/kernel/osrelease", "6.5.0\n");
+	expect_platform("ok",
+			"tested (Debian 12, x86-64: tested; Linux 6.5 and later: tested; no GPU");
+	put_gpu("580.159.03", "NVIDIA H100 80GB HBM3");
+	expect_platform("ok", "tried (Debian 12, x86-64: tested; ");
+	expect_platform("ok", "; H100, H200, driver 580: tried)");
+	put("/tmp/nvidia-mps/control", "");
+	expect_platform("ok", "; MPS: tried)");
+	put("/proc/driver/nvidia/capabilities/gpu0/mig/gi1/access", "");
+	expect_platform("note", "; MIG: expected)");
+	put("/proc/driver/nvidia/gpus/0000:02:00.0/information",
+	    "Model: NVIDIA GeForce RTX 4090\n");
+	expect_platform("note", "another GPU from Volta on, driver 525 or later: expected");
+	put_gpu("470.82.01", "Tesla T4");
+	expect_platform("note", "not (");
+	expect_platform("note", "a driver before 525: not");
+	put("/etc/nv_tegra_release", "# R36");
+	expect_platform("note", "Jetson: unknown");
+	put("/etc/os-release", "ID_LIKE=debian\nVERSION_ID=\"12\"\n");
+	expect_platform("note", "another Linux");
+}
+
 Test(doctor, limits_of_programs_are_told)
 {
 	struct rlimit limit;

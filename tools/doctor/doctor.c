@@ -161,6 +161,7 @@ json_t *doctor_examine(const char *root, share_client *client, int error, const 
 	examine_limits(&e);
 	examine_memory(&e);
 	examine_gpus(&e);
+	examine_platform(&e);
 	return e.findings;
 }
 

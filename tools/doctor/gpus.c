@@ -58,7 +58,8 @@ static void examine_mps(struct examination *e)
 	char path[4096];
 
 	snprintf(path, sizeof(path), "%s/control", directory ? directory : "/tmp/nvidia-mps");
-	if (exists(e, path))
+	e->mps = exists(e, path);
+	if (e->mps)
 		found(e, "MPS", NOTE,
 		      "a fault in one process can end the work of all that share the GPU by MPS; "
 		      "the broker's agents stay outside, so its memory survives",
@@ -78,7 +79,8 @@ static void examine_mig(struct examination *e)
 
 	snprintf(pattern, sizeof(pattern), "%s/proc/driver/nvidia/capabilities/gpu*/mig/gi*",
 		 e->root);
-	if (glob(pattern, 0, NULL, &instances) == 0)
+	e->mig = glob(pattern, 0, NULL, &instances) == 0;
+	if (e->mig)
 		found(e, "MIG", NOTE, "memory is not shared between instances",
 		      "give programs that share memory the same instance (CUDA_VISIBLE_DEVICES)",
 		      "%zu GPU instances", instances.gl_pathc);
@@ -120,6 +122,7 @@ static void examine_confidential_computing(struct examination *e, bool driver)
 	bool guest = exists(e, "/dev/tdx_guest") || exists(e, "/dev/sev-guest");
 	bool on = false, known = driver && ask_nvml(&on);
 
+	e->confidential = on;
 	if (on)
 		found(
 		    e, "confidential computing", NOTE,
@@ -137,14 +140,11 @@ static void examine_confidential_computing(struct examination *e, bool driver)
 
 void examine_gpus(struct examination *e)
 {
-	char version[512], *end;
-	bool driver = read_text(e, "/proc/driver/nvidia/version", version, sizeof(version));
+	bool driver = read_text(e, "/proc/driver/nvidia/version", e->driver, sizeof(e->driver));
 
-	end = strchr(version, '\n');
-	if (end)
-		*end = '\0';
+	e->driver[strcspn(e->driver, "\n")] = '\0';
 	if (driver) {
-		found(e, "driver", OK, NULL, NULL, "%s", version);
+		found(e, "driver", OK, NULL, NULL, "%s", e->driver);
 		examine_files(e);
 	} else {
 		found(e, "driver", NOTE, "pools are memory of the host",

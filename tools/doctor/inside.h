@@ -14,6 +14,8 @@ struct examination {
 	int error;            /* why there is none, */
 	const char *detail;   /* in words */
 	long long broker_pid; /* 0: not known */
+	char driver[512];     /* what the driver of GPUs says of itself; empty: there is none */
+	bool mps, mig, confidential; /* which of these is on */
 	json_t *findings;
 };
 
@@ -39,5 +41,6 @@ void examine_kernel(struct examination *e);
 void examine_limits(struct examination *e);
 void examine_memory(struct examination *e);
 void examine_gpus(struct examination *e);
+void examine_platform(struct examination *e); /* after examine_gpus() */
 
 #endif
