@@ -209,18 +209,18 @@ Test(broker_failure, any_event_of_the_loop_while_a_client_hangs_up)
 
 Test(broker_failure, any_send_for_want_of_memory)
 {
-	sweep(scenario_alone, FAILING_SENDMSG, ENOBUFS, false);
+	sweep(scenario_alone, FAILING_SEND, ENOBUFS, false);
 }
 
 Test(broker_failure, any_send_for_want_of_room)
 {
-	sweep(scenario_alone, FAILING_SENDMSG, EAGAIN, false);
+	sweep(scenario_alone, FAILING_SEND, EAGAIN, false);
 }
 
 /* To wait for room takes no memory; for the kernel's memory, a timer. */
 Test(broker_failure, any_send_for_want_of_memory_that_cannot_be_waited_for)
 {
-	sweep(scenario_alone, FAILING_SENDMSG | FAILING_EVENT, ENOBUFS, true);
+	sweep(scenario_alone, FAILING_SEND | FAILING_EVENT, ENOBUFS, true);
 }
 
 Test(broker_failure, any_receive_for_want_of_memory)

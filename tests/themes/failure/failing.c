@@ -92,9 +92,14 @@ WRAP(void *, mmap, void *address, size_t size, int protection, int flags, int fd
 		   : __real_mmap(address, size, protection, flags, fd, offset);
 }
 
+WRAP(ssize_t, send, int fd, const void *data, size_t size, int flags)
+{
+	return failing_now(FAILING_SEND) ? -1 : __real_send(fd, data, size, flags);
+}
+
 WRAP(ssize_t, sendmsg, int fd, const struct msghdr *m, int flags)
 {
-	return failing_now(FAILING_SENDMSG) ? -1 : __real_sendmsg(fd, m, flags);
+	return failing_now(FAILING_SEND) ? -1 : __real_sendmsg(fd, m, flags);
 }
 
 WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)

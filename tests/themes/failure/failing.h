@@ -17,7 +17,7 @@ enum failing {
 	FAILING_MEMORY = 1 << 0, /* malloc, calloc, realloc, reallocarray, strdup, strndup,
 				    posix_memalign */
 	FAILING_MMAP = 1 << 1,
-	FAILING_SENDMSG = 1 << 2,
+	FAILING_SEND = 1 << 2, /* send, sendmsg */
 	FAILING_RECVMSG = 1 << 3,
 	FAILING_SOCKET = 1 << 4, /* socket, socketpair */
 	FAILING_EPOLL = 1 << 5,  /* epoll_create1, and epoll_ctl that adds */

@@ -31,7 +31,7 @@ struct plan {
  * until the process exits, and would be in the way of the next run. */
 static const char *runs_each(enum failing what)
 {
-	return what & (FAILING_SENDMSG | FAILING_RECVMSG) ? "1" : "8";
+	return what & (FAILING_SEND | FAILING_RECVMSG) ? "1" : "8";
 }
 
 static void run(struct child *self, void *data)
@@ -111,12 +111,12 @@ Test(library_failure, any_mapping)
 
 Test(library_failure, any_send)
 {
-	check(fail_one_after_the_other(FAILING_SENDMSG, ENOBUFS, false) > 20);
+	check(fail_one_after_the_other(FAILING_SEND, ENOBUFS, false) > 20);
 }
 
 Test(library_failure, any_send_because_the_broker_is_gone)
 {
-	check(fail_one_after_the_other(FAILING_SENDMSG, EPIPE, false) > 20);
+	check(fail_one_after_the_other(FAILING_SEND, EPIPE, false) > 20);
 }
 
 Test(library_failure, any_receive)

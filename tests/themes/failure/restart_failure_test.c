@@ -159,7 +159,7 @@ Test(restart_failure, any_message_to_the_keeper)
 	share_buffer *b;
 
 	for (unsigned long nth = 1; nth <= 2; nth++) {
-		failing_plan_set(plan, FAILING_SENDMSG, nth, ENOBUFS, false);
+		failing_plan_set(plan, FAILING_SEND, nth, ENOBUFS, false);
 		/* a segment of its own, which the keeper gets */
 		b = allocate(the.pool, 4 << 20, NULL);
 		check(plan->count > nth);
