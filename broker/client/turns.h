@@ -21,6 +21,7 @@ struct user_turns;
 struct turn {
 	struct user_turns *user; /* NULL: it has not started, or has ended */
 	int fd;
+	uint32_t events; /* what it is served for */
 	void (*serve)(struct turn *turn, uint32_t events);
 };
 
@@ -30,6 +31,14 @@ struct user_turns {
 	int epoll;
 	struct event *wants; /* NULL: nothing is started now */
 	uint64_t served_ns;  /* its virtual time: when its next turn begins, at the earliest */
+	/* Which of its turns was served last, and how often with none between. */
+	struct turn *last;
+	unsigned n_in_a_row;
+	/* The only one that wants something for a while: the loop watches its descriptor itself,
+	 * which saves two system calls of three. NULL: there is none. */
+	struct turn *lone;
+	struct event *lone_wants;
+	bool lone_is_ready, others_are_ready; /* as the loop has said since the last turn */
 };
 
 struct turns {

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Which of a user's descriptors the loop watches itself, and that nobody is forgotten by it. */
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <event2/event.h>
+
+#include "broker/client/turns.h"
+
+/* More turns than it takes to be watched by the loop itself. */
+#define MANY 100
+
+/* Something that a user has at the broker, and its other end. */
+struct thing {
+	struct turn turn;
+	int ours, theirs;
+	int n_served;
+	uint32_t events;
+	bool reads, ends;
+};
+
+static struct event_base *base;
+static struct turns turns;
+static struct user_turns user;
+static struct thing first, second;
+
+static void serve(struct turn *turn, uint32_t events)
+{
+	struct thing *thing = (struct thing *)turn;
+	char byte;
+
+	thing->n_served++;
+	thing->events = events;
+	if (thing->reads && (events & EPOLLIN))
+		cr_assert(read(thing->ours, &byte, 1) >= 0);
+	if (thing->ends)
+		turn_end(turn);
+}
+
+static void open_thing(struct thing *thing, bool reads)
+{
+	int pair[2];
+
+	cr_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+	*thing =
+	    (struct thing){.turn.serve = serve, .ours = pair[0], .theirs = pair[1], .reads = reads};
+	cr_assert(turn_start(&turns, &user, &thing->turn, thing->ours, EPOLLIN) == 0);
+}
+
+static void close_thing(struct thing *thing)
+{
+	turn_end(&thing->turn);
+	close(thing->ours);
+	close(thing->theirs);
+}
+
+static void start(void)
+{
+	base = event_base_new();
+	cr_assert(base && turns_init(&turns, base) == 0);
+	open_thing(&first, true);
+	open_thing(&second, true);
+}
+
+static void stop(void)
+{
+	close_thing(&first);
+	close_thing(&second);
+	user_turns_done(&user);
+	turns_done(&turns);
+	event_base_free(base);
+}
+
+TestSuite(turns, .init = start, .fini = stop, .timeout = 30);
+
+static void say(const struct thing *thing)
+{
+	cr_assert(write(thing->theirs, "x", 1) == 1);
+}
+
+/* A user's events come in one round of the loop, the turn that they ask for in the next. */
+static void go_round(int times)
+{
+	for (int i = 0; i < 2 * times; i++)
+		cr_assert(event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK) >= 0);
+}
+
+static void ask_often(struct thing *thing)
+{
+	int before = thing->n_served;
+
+	for (int i = 0; i < MANY; i++) {
+		say(thing);
+		go_round(1);
+	}
+	cr_expect_eq(thing->n_served, before + MANY, "each question is a turn, and nothing is");
+	cr_expect_eq(user.lone, &thing->turn);
+}
+
+Test(turns, who_asks_alone_is_watched_by_the_loop_until_another_asks)
+{
+	cr_expect_null(user.lone);
+	ask_often(&first);
+	go_round(MANY);
+	cr_expect_eq(first.n_served, MANY);
+	say(&second);
+	go_round(1);
+	cr_expect_eq(second.n_served, 1);
+	cr_expect_null(user.lone);
+	say(&first);
+	go_round(1);
+	cr_expect_eq(first.n_served, MANY + 1);
+	ask_often(&second);
+	ask_often(&first);
+}
+
+Test(turns, another_is_served_beside_one_that_never_ends)
+{
+	first.reads = false;
+	say(&first);
+	go_round(MANY);
+	cr_assert_eq(user.lone, &first.turn);
+	for (int i = 1; i <= MANY; i++) {
+		say(&second);
+		go_round(2);
+		cr_assert_eq(second.n_served, i, "the other waits behind %d turns", first.n_served);
+	}
+}
+
+Test(turns, what_it_waits_for_can_change)
+{
+	ask_often(&first);
+	turn_await(&first.turn, 0);
+	say(&first);
+	go_round(2);
+	cr_expect_eq(first.n_served, MANY);
+	turn_await(&first.turn, EPOLLOUT);
+	go_round(1);
+	cr_expect_eq(first.events, EPOLLOUT);
+	turn_await(&first.turn, EPOLLIN);
+	go_round(2);
+	cr_expect_eq(first.events, EPOLLIN, "what came meanwhile is there");
+	ask_often(&first);
+}
+
+Test(turns, an_end_is_seen)
+{
+	ask_often(&second);
+	shutdown(second.theirs, SHUT_RDWR);
+	go_round(2);
+	cr_expect(second.events & (EPOLLIN | EPOLLHUP));
+	cr_expect_gt(second.n_served, MANY);
+	turn_end(&second.turn);
+	cr_expect_null(user.lone);
+	say(&first);
+	go_round(1);
+	cr_expect_eq(first.n_served, 1);
+}
+
+Test(turns, it_can_end_in_its_own_turn_and_with_all_that_the_user_has)
+{
+	ask_often(&first);
+	first.ends = true;
+	say(&first);
+	go_round(3);
+	cr_expect_eq(first.n_served, MANY + 1);
+	cr_expect_null(user.lone);
+	turn_end(&second.turn);
+	user_turns_done(&user);
+	cr_assert(turn_start(&turns, &user, &second.turn, second.ours, EPOLLIN) == 0);
+	ask_often(&second);
+}
