@@ -110,7 +110,11 @@ static void send_on(struct outgoing *m)
 /* 0, or a negative error: its content is not to be had, so nobody gets it. */
 static int add(struct source *s, share_message *message, int error)
 {
-	struct outgoing *m = error ? NULL : calloc(1, sizeof(*m));
+	struct outgoing *m;
+
+	if (error == 0 && message->data_size > DATA_MORE)
+		error = SHARE_ENOTSUP;
+	m = error ? NULL : calloc(1, sizeof(*m));
 
 	if (!m) {
 		say("a message of channel '%s' is lost: %s", s->name,
@@ -237,6 +241,12 @@ static bool read_shape(struct source *s, json_t **out)
 	*out = shape.found;
 	if (!shape.found)
 		return false;
+	if (json_integer_value(json_object_get(shape.found, "data_max")) > DATA_MORE) {
+		say("channel '%s' stays here: its messages may carry more data than the %d bytes "
+		    "that bridges pass on",
+		    s->name, DATA_MORE);
+		return false;
+	}
 	mode = json_string_value(json_object_get(shape.found, "mode"));
 	s->queue = mode && strcmp(mode, "queue") == 0;
 	s->depth = (uint32_t)json_integer_value(json_object_get(shape.found, "depth"));

@@ -225,8 +225,10 @@ static void print_places(FILE *out)
 	    "many lanes (one with CHANNEL_BROADCAST, else `consumers`) times struct channel_lane; "
 	    "`in_flight` times struct channel_ticket, rounded up to 64 bytes; for each lane "
 	    "`depth` "
-	    "entries, each struct channel_entry and `data_max` bytes of data, rounded up to 64; in "
-	    "a queue of CHANNEL_WITH_COPIES, `in_flight` of the same, by ticket |\n"
+	    "entries, each struct channel_entry and `data_max` bytes of data, but at most %d, "
+	    "rounded up to 64; in a queue of CHANNEL_WITH_COPIES, `in_flight` of the same, by "
+	    "ticket; where `data_max` is above %d, `in_flight` times `data_max` bytes, rounded up "
+	    "to 64 each, by ticket: all data of a message with more than that |\n"
 	    "| ledger | struct channel_ledger; `rows` rows, each struct channel_row "
 	    "and `in_flight` times struct channel_ack, rounded up to 64 bytes |\n\n"
 	    "A page's size is rounded up to 4096 bytes. The entry of a sequence number is that at "
@@ -244,7 +246,7 @@ static void print_places(FILE *out)
 	    "wakes its futex, or rings the doorbell, where that says so. Futexes are shared "
 	    "ones.\n\n",
 	    CHANNEL_DEPTH_MAX, CHANNEL_IN_FLIGHT_MAX, CHANNEL_DATA_MAX, CHANNEL_MEMBERS_MAX,
-	    CHANNEL_CONTROL_SIZE);
+	    CHANNEL_CONTROL_SIZE, CHANNEL_DATA_NEAR, CHANNEL_DATA_NEAR);
 	PRINT(channel_control, control);
 	PRINT(channel_ring, ring);
 	PRINT(channel_admission, admission);

@@ -20,7 +20,8 @@ bool channel_shape_is_valid(const struct channel_shape *s)
 	       s->when_full <= 3 && s->depth >= 1 && s->depth <= CHANNEL_DEPTH_MAX &&
 	       (s->depth & (s->depth - 1)) == 0 && s->in_flight >= 1 &&
 	       s->in_flight <= CHANNEL_IN_FLIGHT_MAX && s->data_max <= CHANNEL_DATA_MAX &&
-	       s->rows >= 1 && s->rows <= CHANNEL_MEMBERS_MAX && s->consumers >= 1 &&
+	       s->in_flight * channel_far_size(s) <= CHANNEL_FAR_MAX && s->rows >= 1 &&
+	       s->rows <= CHANNEL_MEMBERS_MAX && s->consumers >= 1 &&
 	       s->consumers <= CHANNEL_MEMBERS_MAX && s->deliveries >= 1 &&
 	       s->deliveries <= CHANNEL_DELIVERIES_MAX && s->history <= s->depth &&
 	       s->history < s->in_flight && (s->history == 0 || s->mode == CHANNEL_BROADCAST);
@@ -37,11 +38,18 @@ uint32_t channel_lane_of(const struct channel_shape *s, uint32_t consumer)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* A ring: header, admissions, lanes, tickets, entries, copies                                  */
+/* A ring: header, admissions, lanes, tickets, entries, copies, far data                        */
 
 size_t channel_entry_size(const struct channel_shape *s)
 {
-	return sizeof(struct channel_entry) + round_up(s->data_max, 64);
+	uint32_t near = s->data_max < CHANNEL_DATA_NEAR ? s->data_max : CHANNEL_DATA_NEAR;
+
+	return sizeof(struct channel_entry) + round_up(near, 64);
+}
+
+size_t channel_far_size(const struct channel_shape *s)
+{
+	return s->data_max > CHANNEL_DATA_NEAR ? round_up(s->data_max, 64) : 0;
 }
 
 static size_t lanes_at(const struct channel_shape *s)
@@ -69,11 +77,22 @@ bool channel_has_copies(const struct channel_shape *s, enum channel_layout layou
 	return layout >= CHANNEL_WITH_COPIES && s->mode == CHANNEL_QUEUE;
 }
 
-size_t channel_ring_size(const struct channel_shape *s, enum channel_layout layout)
+static size_t far_at(const struct channel_shape *s, enum channel_layout layout)
 {
 	size_t copies = channel_has_copies(s, layout) ? s->in_flight : 0;
 
-	return round_up(copies_at(s) + copies * channel_entry_size(s), PAGE);
+	return copies_at(s) + copies * channel_entry_size(s);
+}
+
+bool channel_layout_is_valid(const struct channel_shape *s, uint32_t layout)
+{
+	return layout == CHANNEL_WITH_COPIES ||
+	       (layout == CHANNEL_WITHOUT_COPIES && channel_far_size(s) == 0);
+}
+
+size_t channel_ring_size(const struct channel_shape *s, enum channel_layout layout)
+{
+	return round_up(far_at(s, layout) + s->in_flight * channel_far_size(s), PAGE);
 }
 
 /* Pages are aligned to more than anything in them is. */
@@ -110,6 +129,11 @@ struct channel_entry *channel_entry_at(void *ring, const struct channel_shape *s
 struct channel_entry *channel_copy_at(void *ring, const struct channel_shape *s, uint32_t ticket)
 {
 	return at(ring, copies_at(s) + ticket * channel_entry_size(s));
+}
+
+unsigned char *channel_far_at(void *ring, const struct channel_shape *s, uint32_t ticket)
+{
+	return at(ring, far_at(s, CHANNEL_WITH_COPIES) + ticket * channel_far_size(s));
 }
 
 /* ------------------------------------------------------------------------------------------- */

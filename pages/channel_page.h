@@ -27,6 +27,11 @@
  * it when the producer is gone. In a queue, the ring also has a copy of each message in flight, by
  * ticket, and says in whose lane it is: a lane's position is used again while what was taken from
  * it is not acknowledged yet, and what no consumer has room for is in no lane.
+ *
+ * Data of more than CHANNEL_DATA_NEAR bytes lie *far*, by ticket as well, in channels that may have
+ * such: so they are written once, whatever lane their message goes through, and a lane of entries
+ * stays as small as it is. Nothing else is there of a message: if its entry is still its own after
+ * its data were read, and its consumer is not to leave it out for another reason, they are whole.
  */
 
 /*
@@ -42,7 +47,9 @@ enum channel_layout {
 #define CHANNEL_MEMBERS_MAX    64 /* of each role */
 #define CHANNEL_DEPTH_MAX      4096
 #define CHANNEL_IN_FLIGHT_MAX  8192
-#define CHANNEL_DATA_MAX       256
+#define CHANNEL_DATA_MAX       65535
+#define CHANNEL_DATA_NEAR      256 /* of a message: they are in its entry. More of them lie far */
+#define CHANNEL_FAR_MAX        (64 << 20) /* bytes of a ring */
 #define CHANNEL_DELIVERIES_MAX 65535
 #define CHANNEL_LATEST_HELD    2 /* messages at once, by who gets the latest alone */
 
@@ -76,7 +83,7 @@ struct channel_control {
 #define CHANNEL_CONTROL_SIZE 4096
 
 /* -------------------------------------------------------------------------------------------
- * A ring: header, an admission for each consumer slot, lanes, tickets, entries, copies.
+ * A ring: header, an admission for each consumer slot, lanes, tickets, entries, copies, far data.
  */
 
 /*
@@ -218,6 +225,8 @@ static inline void channel_add(_Atomic uint64_t *count, uint64_t n)
 			      memory_order_relaxed);
 }
 
+/* Whether there is such a ring of a valid shape. Layouts without copies had nothing that is far. */
+bool channel_layout_is_valid(const struct channel_shape *s, uint32_t layout);
 bool channel_has_copies(const struct channel_shape *s, enum channel_layout layout);
 
 /* Sizes in bytes, of a valid shape. */
@@ -238,8 +247,11 @@ struct channel_entry *channel_entry_at(void *ring, const struct channel_shape *s
 				       uint64_t sequence);
 /* Only where there are copies. */
 struct channel_entry *channel_copy_at(void *ring, const struct channel_shape *s, uint32_t ticket);
-/* Of an entry, with its data. */
+/* Of an entry, with the data that may be in it. */
 size_t channel_entry_size(const struct channel_shape *s);
+/* Of a message, what may lie far; 0: nothing. Only where that is not 0 there is such a place. */
+size_t channel_far_size(const struct channel_shape *s);
+unsigned char *channel_far_at(void *ring, const struct channel_shape *s, uint32_t ticket);
 struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t row);
 
 #endif

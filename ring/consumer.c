@@ -23,6 +23,8 @@ int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t 
 		return -ENOMEM;
 	}
 	c->shape = *shape;
+	c->near = shape->data_max < CHANNEL_DATA_NEAR ? shape->data_max : CHANNEL_DATA_NEAR;
+	c->far_size = channel_far_size(shape);
 	c->ledger = ledger;
 	c->slot = slot;
 	c->member = member;
@@ -77,6 +79,7 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member
 	    .admission = channel_admission_at(page, &c->shape, c->slot),
 	    .lane = channel_lane_at(page, &c->shape, at),
 	    .entries = (const unsigned char *)channel_entry_at(page, &c->shape, at, 0),
+	    .far = c->far_size ? channel_far_at(page, &c->shape, 0) : NULL,
 	    .row = words,
 	    .tickets = s->tickets,
 	    .attached = true,

@@ -21,6 +21,7 @@ struct ring_source {
 	const struct channel_admission *admission;
 	const struct channel_lane *lane;
 	const unsigned char *entries;
+	const unsigned char *far; /* NULL: nothing of a message lies there */
 	struct channel_row *row;
 	uint64_t next; /* sequence number */
 	uint64_t lost; /* not told of yet */
@@ -35,8 +36,9 @@ struct ring_consumer {
 	struct channel_shape shape;
 	struct channel_ledger *ledger;
 	uint64_t member;
-	size_t stride;
+	size_t stride, far_size;
 	uint32_t slot;
+	uint32_t near;     /* bytes of data of a message whose data lie in its entry, at most */
 	uint32_t turn;     /* who is looked at first */
 	uint64_t attached; /* by row */
 	uint64_t live;     /* of these, those from whom something may come */

@@ -9,12 +9,19 @@
 /* An entry as it is written, and as others read it while its producer may write anything into it.
  */
 
-/* All but its sequence number; @ticket: of a copy, whose lane it is in. */
+/* Data that lie by their message's ticket, and not in its entry. */
+static inline bool ring_is_far(uint32_t data_size)
+{
+	return __builtin_expect(data_size > CHANNEL_DATA_NEAR, 0);
+}
+
+/* All but its sequence number, and data that are far; @ticket: of a copy, whose lane it is in. */
 static inline void ring_entry_store(struct channel_entry *e, const struct ring_message *m,
 				    uint64_t number, uint32_t version, uint16_t ticket,
 				    uint32_t deliveries)
 {
-	ring_store_data(e->data, m->data, m->data_size);
+	if (!ring_is_far(m->data_size))
+		ring_store_data(e->data, m->data, m->data_size);
 	ring_store(&e->number, number);
 	ring_store(&e->buffer, m->buffer);
 	ring_store(&e->segment, m->buffer ? m->segment : 0);
@@ -51,34 +58,12 @@ static inline uint64_t ring_sequence_of(const struct channel_entry *e)
 	return atomic_load_explicit(&e->sequence, memory_order_acquire);
 }
 
-/* As far as one can see; but for its ticket. */
-static inline bool ring_is_sound(const struct ring_message *m, const struct channel_shape *shape)
+/* As far as one can see, with no more data than @most; but for its ticket. */
+static inline bool ring_is_sound(const struct ring_message *m, uint32_t most)
 {
-	return m->data_size <= shape->data_max && m->version != 0 &&
-	       m->fence.slot < TIMELINE_SLOTS && m->deliveries > 0 &&
+	return m->data_size <= most && m->version != 0 && m->fence.slot < TIMELINE_SLOTS &&
+	       m->deliveries > 0 &&
 	       (m->buffer != 0 || (m->segment == 0 && m->offset == 0 && m->size == 0));
-}
-
-enum ring_entry_state { NOT_THERE, NONSENSE, COPIED };
-
-/* Into private memory. What makes no sense is told from what was overwritten while it was read. */
-static inline enum ring_entry_state ring_entry_read(const struct channel_entry *e,
-						    uint64_t sequence,
-						    const struct channel_shape *shape,
-						    struct ring_message *out)
-{
-	bool sound;
-
-	if (ring_sequence_of(e) != sequence)
-		return NOT_THERE;
-	ring_entry_load(e, out);
-	sound = ring_is_sound(out, shape) && out->ticket < shape->in_flight;
-	if (sound)
-		ring_load_data(out->data, e->data, out->data_size);
-	atomic_thread_fence(memory_order_acquire);
-	if (atomic_load_explicit(&e->sequence, memory_order_relaxed) != sequence)
-		return NOT_THERE;
-	return sound ? COPIED : NONSENSE;
 }
 
 #endif

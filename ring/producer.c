@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/mutation.h"
 #include "pages/timeline.h"
 #include "ring/entry.h"
 #include "ring/producer.h"
@@ -77,6 +78,8 @@ int ring_producer_new(const struct channel_shape *shape, enum channel_layout lay
 	p->mask = shape->depth - 1;
 	p->stride = ring_stride(ring, shape);
 	p->shared_tickets = channel_ticket_at(ring, shape, 0);
+	p->far_size = channel_far_size(shape);
+	p->far = p->far_size ? channel_far_at(ring, shape, 0) : NULL;
 	p->ordered = ring_can_be_ordered();
 	atomic_store_explicit(&p->header->heeds, CHANNEL_HEEDS_REJECTIONS | CHANNEL_HEEDS_LATEST,
 			      memory_order_relaxed);
@@ -157,7 +160,7 @@ static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct rin
 	copy->version = t->version;
 	copy->ticket = 0;
 	copy->timeline = (uint16_t)m->fence.slot;
-	if (m->data_size > 0)
+	if (m->data_size > 0 && !ring_is_far(m->data_size))
 		memcpy(copy->data, m->data, m->data_size);
 }
 
@@ -167,7 +170,15 @@ void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_
 
 	ring_entry_load(copy, out);
 	out->ticket = ticket;
-	out->data = copy->data; /* in our own page, or memory */
+	/* in our own page, or memory */
+	out->data = ring_is_far(out->data_size) ? p->far + ticket * p->far_size : copy->data;
+}
+
+/* Who was left behind, or is late where it was dropped, may still read what was there before. */
+static __attribute__((noinline)) void store_far(struct ring_producer *p, uint16_t ticket,
+						const struct ring_message *m)
+{
+	ring_store_data(p->far + ticket * p->far_size, m->data, m->data_size);
 }
 
 /* @deliveries: of a queue. */
@@ -189,6 +200,8 @@ static uint16_t take_ticket(struct ring_producer *p, const struct ring_message *
 	    .reference = reference,
 	    .list = LIST_FREE,
 	};
+	if (ring_is_far(m->data_size) && !MUTATION(data_after_ticket))
+		store_far(p, ticket, m);
 	if (p->copies)
 		keep_copy(p, ticket, m, deliveries);
 	/* behind the copy: who finds the ticket in use finds that */
@@ -197,6 +210,8 @@ static uint16_t take_ticket(struct ring_producer *p, const struct ring_message *
 									   : CHANNEL_NO_BUFFER,
 			      memory_order_release);
 	atomic_store_explicit(&shared->version, version, memory_order_release);
+	if (ring_is_far(m->data_size) && MUTATION(data_after_ticket))
+		store_far(p, ticket, m);
 	return ticket;
 }
 

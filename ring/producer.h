@@ -112,7 +112,9 @@ struct ring_producer {
 	struct ring_ticket *tickets;
 	struct channel_ticket *shared_tickets;
 	struct ring_owned_fence *fences; /* [ticket][as many as there are consumers] */
-	unsigned char *copies;           /* by ticket, in a queue; of the ring, or: */
+	unsigned char *far;              /* by ticket; NULL: nothing of a message lies there */
+	size_t far_size;
+	unsigned char *copies; /* by ticket, in a queue; of the ring, or: */
 	size_t copy_stride;
 	void *private_copies;      /* NULL: they are of the ring */
 	struct ring_message aside; /* the last that was set aside */

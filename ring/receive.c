@@ -19,6 +19,42 @@
 #include "ring/consumer.h"
 #include "ring/entry.h"
 
+/* Of a message whose data do not lie in its entry: whether it is sound, and then they are copied.
+ */
+static __attribute__((noinline)) bool load_far(const struct ring_consumer *c,
+					       const struct ring_source *s, struct ring_message *m)
+{
+	if (!s->far || !ring_is_far(m->data_size) || m->ticket >= c->shape.in_flight ||
+	    !ring_is_sound(m, c->shape.data_max))
+		return false;
+	ring_load_data(m->data, s->far + m->ticket * c->far_size, m->data_size);
+	return true;
+}
+
+enum ring_entry_state { NOT_THERE, NONSENSE, COPIED };
+
+/* Into private memory. What makes no sense is told from what was overwritten while it was read. */
+static inline enum ring_entry_state read_entry(const struct ring_consumer *c,
+					       const struct ring_source *s,
+					       const struct channel_entry *e, uint64_t sequence,
+					       struct ring_message *out)
+{
+	bool sound;
+
+	if (ring_sequence_of(e) != sequence)
+		return NOT_THERE;
+	ring_entry_load(e, out);
+	sound = ring_is_sound(out, c->near) && out->ticket < c->shape.in_flight;
+	if (sound)
+		ring_load_data(out->data, e->data, out->data_size);
+	else
+		sound = load_far(c, s, out);
+	atomic_thread_fence(memory_order_acquire);
+	if (atomic_load_explicit(&e->sequence, memory_order_relaxed) != sequence)
+		return NOT_THERE;
+	return sound ? COPIED : NONSENSE;
+}
+
 static bool is_left_behind(const struct ring_consumer *c, const struct ring_source *s)
 {
 	return atomic_load_explicit(&s->admission->left_behind, memory_order_acquire) == c->member;
@@ -165,8 +201,7 @@ static enum ring_entry_state read_run(struct ring_consumer *c, struct ring_sourc
 	for (i = 0; i < n; i++) {
 		struct ring_message *m = &out[i];
 		uint64_t at = s->next + i;
-		enum ring_entry_state state =
-		    ring_entry_read(entry_of(c, s, at), at + 1, &c->shape, m);
+		enum ring_entry_state state = read_entry(c, s, entry_of(c, s, at), at + 1, m);
 
 		/* to have it twice is nothing that could be acknowledged */
 		if (state == COPIED && s->tickets[m->ticket].version != 0)
@@ -250,8 +285,7 @@ static int take_latest(struct ring_consumer *c, struct ring_source *s, uint64_t 
 		       struct ring_message *out)
 {
 	uint64_t first = s->next, missed = tail - s->next - 1;
-	enum ring_entry_state state =
-	    ring_entry_read(entry_of(c, s, tail - 1), tail, &c->shape, out);
+	enum ring_entry_state state = read_entry(c, s, entry_of(c, s, tail - 1), tail, out);
 	int r;
 
 	if (state == NOT_THERE)
@@ -396,6 +430,16 @@ uint32_t ring_consumer_look(struct ring_consumer *c, uint32_t n)
 	return there > 0 ? there : has_something(c, s);
 }
 
+/* False: it makes no sense. */
+static bool copy_data(const struct ring_consumer *c, const struct ring_source *s,
+		      const struct channel_entry *e, struct ring_message *out)
+{
+	if (out->ticket >= c->shape.in_flight || !ring_is_sound(out, c->near))
+		return load_far(c, s, out);
+	ring_load_data(out->data, e->data, out->data_size);
+	return true;
+}
+
 bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket, uint32_t version,
 			 uint32_t deliveries, struct ring_message *out)
 {
@@ -405,15 +449,14 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
 	bool sound;
 
 	ring_entry_load(copy, out);
-	sound = ring_is_sound(out, &c->shape) && out->version == version &&
-		s->tickets[ticket].version == 0;
+	out->ticket = ticket;
+	sound = out->version == version && s->tickets[ticket].version == 0 &&
+		copy_data(c, s, copy, out);
 	if (!sound) {
 		if (s->tickets[ticket].version == 0)
 			ring_write_ack(c, s, ticket, version, (struct ring_fence){0, 0}, false);
 		return false;
 	}
-	ring_load_data(out->data, copy->data, out->data_size);
-	out->ticket = ticket;
 	channel_add(&c->ledger->received, 1);
 	s->held++;
 	out->deliveries = deliveries;

@@ -164,7 +164,7 @@ def try_changes(table):
     for file, old, new, message in (
             ("ring/consumer.h", "&ack->word, word, memory_order_release", "&ack->word, word, memory_order_relaxed",
              "ring_write_word does not write `word`"),
-            ("ring/entry.h", "atomic_thread_fence(memory_order_acquire);", "", "ring_entry_read does not read `fence`"),
+            ("ring/receive.c", "atomic_thread_fence(memory_order_acquire);", "", "read_entry does not read `fence`"),
             ("ring/room.c", "ring_barrier();", "", "drop does not write `barrier`"),
             ("ring/sleep.c", "atomic_load_explicit(s->word, memory_order_relaxed)", "atomic_load(s->word)",
              "ring_sleeper_awake has an order of `word` that is not named"),

@@ -33,6 +33,8 @@
 #define WIRE_VERSION_ORPHANS 8
 /* The version from which on a consumer may get the latest message alone. */
 #define WIRE_VERSION_LATEST 8
+/* The version from which on a message may carry more than 256 bytes. */
+#define WIRE_VERSION_FAR_DATA 8
 
 /*
  * From WELCOME on each packet to a client ends with its number: a u64 behind the bytes of the

@@ -66,7 +66,7 @@ static void choose_shape(const struct wire_channel_open *m, struct channel_shape
 	    .when_full = or_default(m->when_full, SHARE_FULL_BLOCK),
 	    .depth = depth,
 	    .in_flight = or_default(m->in_flight, twice),
-	    .data_max = or_default(m->data_max, CHANNEL_DATA_MAX),
+	    .data_max = or_default(m->data_max, SHARE_MESSAGE_DATA_MAX),
 	    .consumers = or_default(m->consumers, CHANNEL_MEMBERS_MAX),
 	    .deliveries = or_default(m->deliveries, DEFAULT_DELIVERIES),
 	    .history = m->history,
@@ -100,6 +100,14 @@ static bool check_shape(struct request *r, const struct channel_shape *s, uint32
 			     "a history of %u messages takes a broadcast whose depth (%u) is at "
 			     "least that, and whose in_flight (%u) is more",
 			     s->history, s->depth, s->in_flight);
+		return false;
+	}
+	if (s->in_flight * channel_far_size(s) > CHANNEL_FAR_MAX) {
+		request_fail(r, SHARE_EINVAL,
+			     "%u messages in flight with up to %u bytes are more than the %d MiB "
+			     "that a producer's messages may carry at a time: ask for a smaller "
+			     "in_flight or data_max",
+			     s->in_flight, s->data_max, CHANNEL_FAR_MAX >> 20);
 		return false;
 	}
 	if (channel_shape_is_valid(s))
@@ -263,6 +271,18 @@ static bool check_latest(struct request *r, const struct channel *ch)
 	return false;
 }
 
+/* A library that takes what is there for nonsense is told before it sees that. */
+static bool check_version(struct request *r, const struct channel *ch)
+{
+	if (channel_far_size(&ch->shape) == 0 || r->client->version >= WIRE_VERSION_FAR_DATA)
+		return true;
+	request_fail(r, SHARE_ENOTSUP,
+		     "a message of channel '%s' carries up to %u bytes, and this process has an "
+		     "earlier version of the library, which knows no more than %d",
+		     ch->name, ch->shape.data_max, CHANNEL_DATA_NEAR);
+	return false;
+}
+
 static void join(struct request *r, struct channel *ch)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
@@ -271,7 +291,7 @@ static void join(struct request *r, struct channel *ch)
 	struct member *member;
 	int e;
 
-	if (m->flags & SHARE_CHANNEL_LATEST && !check_latest(r, ch)) {
+	if (!check_version(r, ch) || (m->flags & SHARE_CHANNEL_LATEST && !check_latest(r, ch))) {
 		channel_end_if_unused(ch);
 		return;
 	}

@@ -13,7 +13,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /**
- * Channels carry buffers, and up to 256 bytes with each, from producers to consumers through shared
+ * Channels carry buffers, and some bytes with each, from producers to consumers through shared
  * memory. Once a channel is open, sending and receiving involve neither the broker nor a system
  * call as long as the other side is awake, and members of a channel go on when the broker is gone.
  * In a broadcast every consumer gets every message. In a queue every message goes to one consumer:
@@ -126,6 +126,8 @@ enum share_channel_flags {
 
 /** Bytes that go with a message, besides its buffer. */
 #define SHARE_MESSAGE_DATA_MAX 256
+/** What a channel's `data_max` may be at most. */
+#define SHARE_CHANNEL_DATA_MAX 65535
 
 /**
  * What a channel is like. Set it to SHARE_CHANNEL_OPTIONS_INIT. A member that is 0 (or NULL) stands
@@ -141,7 +143,10 @@ typedef struct share_channel_options {
 	uint32_t when_full; /**< enum share_when_full; block */
 	uint32_t depth;     /**< messages not yet received; a power of two up to 4096; 64 */
 	uint32_t in_flight; /**< messages whose memory is not back, up to 8192; 2 * depth */
-	uint32_t data_max;  /**< bytes with each message, up to 256; 256 */
+	/** Bytes with each message, up to SHARE_CHANNEL_DATA_MAX; SHARE_MESSAGE_DATA_MAX. Where it
+	 * is more than 256, all that a producer has in flight is 64 MiB at most: `in_flight` times
+	 * `data_max`. Data are copied twice, so more than a few KiB are better off in a buffer. */
+	uint32_t data_max;
 	/** At a time, up to 64; 16. Those that are gone keep nobody out: what they have sent can be
 	 * received, and stays until it is acknowledged. But a consumer that has yet to receive or
 	 * to acknowledge something of too many that are gone is left behind when a new one comes.

@@ -78,6 +78,11 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 		return fail(SHARE_ENOTSUP,
 			    "the broker is of an older version, which knows no consumers that get "
 			    "the latest message alone");
+	if (o->data_max > CHANNEL_DATA_NEAR && c->version < WIRE_VERSION_FAR_DATA)
+		return fail(SHARE_ENOTSUP,
+			    "the broker is of an older version, in which a message carries up to "
+			    "%d bytes",
+			    CHANNEL_DATA_NEAR);
 	open->role = (uint32_t)role;
 	open->flags = o->flags;
 	/* an older one lets no messages outlive their producer anyhow */
@@ -234,7 +239,7 @@ static int take_part(share_channel *ch)
 static bool makes_sense(const share_channel *ch)
 {
 	return channel_shape_is_valid(&ch->shape) && ch->slot < ch->shape.consumers &&
-	       ch->layout <= CHANNEL_WITH_COPIES;
+	       channel_layout_is_valid(&ch->shape, ch->layout);
 }
 
 static int set_up(share_channel *ch, struct reply *reply)

@@ -185,7 +185,7 @@ static int take_run(struct receiver *receiver, share_message *out, size_t stride
 			prepare(to, stride);
 		hand_out(receiver, row, &m[i], lost, to);
 	}
-	data_leave(m + (r > 0 ? r : 0), n - (r > 0 ? (uint32_t)r : 0));
+	data_leave(receiver, m + (r > 0 ? r : 0), n - (r > 0 ? (uint32_t)r : 0));
 	if (r == -EPROTO)
 		return fail(SHARE_EPROTO, "what a producer has written makes no sense");
 	return r;
@@ -277,7 +277,7 @@ void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel
 		return;
 	s = malloc(sizeof(*s));
 	if (!s) {
-		data_leave(&message, 1);
+		data_leave(receiver, &message, 1);
 		return;
 	}
 	receiver->orphans.had++;
@@ -286,7 +286,7 @@ void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel
 	receiver->members->some_gone = true;
 	if (!ring_consumer_fetch(receiver->ring, row, m->ticket, m->version, m->deliveries,
 				 &message)) {
-		data_leave(&message, 1);
+		data_leave(receiver, &message, 1);
 		free(s);
 		return;
 	}

@@ -26,11 +26,11 @@ bool data_grow(struct receiver *receiver, struct channel_data **at)
 			return false;
 		receiver->data = all;
 	}
-	d = malloc(sizeof(*d));
+	d = malloc(sizeof(*d) + data_room(receiver));
 	if (!d)
 		return false;
 	*d = (struct channel_data){.place = n};
-	ASAN_POISON_MEMORY_REGION(d->bytes, sizeof(d->bytes));
+	ASAN_POISON_MEMORY_REGION(d->bytes, data_room(receiver));
 	receiver->data[n] = *at = d;
 	receiver->n_data++;
 	return true;
@@ -39,8 +39,7 @@ bool data_grow(struct receiver *receiver, struct channel_data **at)
 void data_free(struct receiver *receiver)
 {
 	for (uint32_t i = 0; i < receiver->n_data; i++) {
-		ASAN_UNPOISON_MEMORY_REGION(receiver->data[i]->bytes,
-					    sizeof(receiver->data[i]->bytes));
+		ASAN_UNPOISON_MEMORY_REGION(receiver->data[i]->bytes, data_room(receiver));
 		free(receiver->data[i]);
 	}
 	free(receiver->data);

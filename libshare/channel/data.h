@@ -16,6 +16,12 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, size) ((void)(p), (void)(size))
 #endif
 
+/* Bytes of a place. */
+static inline size_t data_room(const struct receiver *receiver)
+{
+	return receiver->ch->shape.data_max;
+}
+
 /* A place more, @at the end of those that are free. False without memory. */
 bool data_grow(struct receiver *receiver, struct channel_data **at);
 
@@ -27,7 +33,7 @@ static inline uint32_t data_places(struct receiver *receiver, struct ring_messag
 
 	for (i = 0; i < n && (*at || data_grow(receiver, at)); i++, at = &(*at)->next) {
 		out[i].data = (*at)->bytes;
-		ASAN_UNPOISON_MEMORY_REGION((*at)->bytes, sizeof((*at)->bytes));
+		ASAN_UNPOISON_MEMORY_REGION((*at)->bytes, data_room(receiver));
 	}
 	return i;
 }
@@ -42,14 +48,16 @@ static inline void data_keep(struct receiver *receiver, share_message *m)
 	d->producer = m->producer;
 	m->data = d->bytes;
 	m->place = d->place;
-	ASAN_POISON_MEMORY_REGION(d->bytes + m->data_size, sizeof(d->bytes) - m->data_size);
+	ASAN_POISON_MEMORY_REGION(d->bytes + m->data_size, data_room(receiver) - m->data_size);
 }
 
 /* Those that no message was received for. */
-static inline void data_leave(const struct ring_message *m, uint32_t n)
+static inline void data_leave(const struct receiver *receiver, const struct ring_message *m,
+			      uint32_t n)
 {
+	(void)receiver; /* where nothing is to be told */
 	for (uint32_t i = 0; i < n; i++)
-		ASAN_POISON_MEMORY_REGION(m[i].data, SHARE_MESSAGE_DATA_MAX);
+		ASAN_POISON_MEMORY_REGION(m[i].data, data_room(receiver));
 }
 
 /* NULL: the message was given up. */
@@ -72,7 +80,7 @@ static inline bool data_drop(struct receiver *receiver, const share_message *m)
 	if (!d)
 		return false;
 	d->producer = 0; /* no member has that number */
-	ASAN_POISON_MEMORY_REGION(d->bytes, sizeof(d->bytes));
+	ASAN_POISON_MEMORY_REGION(d->bytes, data_room(receiver));
 	d->next = receiver->free_data;
 	receiver->free_data = d;
 	return true;

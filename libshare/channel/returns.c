@@ -228,7 +228,7 @@ static struct channel_sent take_reference(struct sender *sender, void *reference
 static void set_aside(struct sender *sender, const struct ring_return *ret,
 		      const struct channel_sent *sent, struct channel_return *out)
 {
-	struct channel_aside *a = malloc(sizeof(*a));
+	struct channel_aside *a = malloc(sizeof(*a) + ret->message->data_size);
 
 	out->buffer = sent->buffer;
 	/* somebody who was left behind may still use it */

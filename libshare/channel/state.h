@@ -164,8 +164,8 @@ struct channel_aside {
 	share_buffer *handle; /* for the program, once it was taken back */
 	struct ring_fence given;
 	struct ring_message message;
-	unsigned char data[SHARE_MESSAGE_DATA_MAX]; /* of that */
-	uint64_t receipt;                           /* of the message that the program has */
+	uint64_t receipt;     /* of the message that the program has */
+	unsigned char data[]; /* of `message` */
 };
 STAILQ_HEAD(channel_aside_list, channel_aside);
 
@@ -257,7 +257,7 @@ struct channel_data {
 	uint32_t place;             /* in the receiver's table */
 	struct channel_data *next;  /* among those that are free */
 	unsigned char note[CHANNEL_NOTE_SIZE];
-	unsigned char bytes[SHARE_MESSAGE_DATA_MAX];
+	unsigned char bytes[]; /* as many as a message of the channel has at most */
 };
 
 /* A message that was received, but not handed out: it could not be made ready yet. */

@@ -339,8 +339,9 @@ struct message {
 	int header;
 	int n_kept; /* how much of the data is in `kept`: all, or -1: the library has it */
 	bool is_request, done, rejected;
+	unsigned char *kept; /* once the message was given up; `small`, or an allocation */
 	share_message m;
-	unsigned char kept[SHARE_MESSAGE_DATA_MAX]; /* once the message was given up */
+	unsigned char small[SHARE_MESSAGE_DATA_MAX];
 };
 
 /* Makes an empty message, which the library fills. @stream's owner is borrowed. */
@@ -358,11 +359,12 @@ int message_ack(struct message *m, PyObject *stream);
 struct outgoing {
 	share_buffer *b;
 	struct array *array; /* entered until outgoing_end() */
-	size_t size;
-	unsigned char data[SHARE_TENSOR_ENCODED_MAX + SHARE_MESSAGE_DATA_MAX];
+	size_t size, room;
+	unsigned char *data; /* `small`, or an allocation */
+	unsigned char small[SHARE_TENSOR_ENCODED_MAX + SHARE_MESSAGE_DATA_MAX];
 };
 /* Prepares what is sent; @array, @meta and @data may be NULL. Returns false with an exception. If
- * it returns true, the caller has to call outgoing_end(). */
+ * it returns true, the caller has to call outgoing_end(), and @o stays where it is until then. */
 bool outgoing_begin(struct outgoing *o, PyObject *array, PyObject *meta, PyObject *data);
 bool outgoing_end(struct outgoing *o, int r); /* as handle_leave() */
 

@@ -11,6 +11,7 @@
  * (`data`).
  */
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <share/private/core.h>
@@ -90,13 +91,21 @@ static bool is_usable(struct message *m)
 
 static void look(struct message *m, share_tensor *t);
 
-/* The program may read the data of a message that it has given up. */
-static void keep_data(struct message *m)
+/* The program may read the data of a message that it has given up. Returns false with an exception,
+ * and then the message must not be given up. */
+static bool keep_data(struct message *m)
 {
 	if (m->n_kept >= 0 || !m->m.channel)
-		return;
-	memcpy(m->kept, m->m.data, m->m.data_size);
+		return true;
+	m->kept = m->m.data_size <= sizeof(m->small) ? m->small : malloc(m->m.data_size);
+	if (!m->kept) {
+		PyErr_NoMemory();
+		return false;
+	}
+	if (m->m.data_size > 0)
+		memcpy(m->kept, m->m.data, m->m.data_size);
 	m->n_kept = (int)m->m.data_size;
+	return true;
 }
 
 static size_t bytes_of(const struct message *m, const unsigned char **out)
@@ -157,6 +166,8 @@ static void dealloc(PyObject *o)
 	else
 		settle_array(m);
 	finish(m);
+	if (m->kept != m->small)
+		free(m->kept);
 	Py_XDECREF(m->owner);
 	Py_DECREF((PyObject *)m->of);
 	PyObject_Free(o);
@@ -186,7 +197,8 @@ static int give_up(struct message *m, PyObject *given, int (*how)(struct message
 	}
 	if (!stream_from(given, m->of->on_gpu && m->m.buffer, -1, home_of(m), &stream))
 		return -1;
-	keep_data(m);
+	if (!keep_data(m))
+		return -1;
 	m->users++;
 	good = no_error(how(m, stream.p));
 	m->users--;
@@ -268,9 +280,8 @@ static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	}
 	if (!stream_from(given[3], m->of->on_gpu, -1, (struct stream){m->stream, m->owner},
 			 &stream) ||
-	    !outgoing_begin(&out, given[0], given[1], given[2]))
+	    !keep_data(m) || !outgoing_begin(&out, given[0], given[1], given[2]))
 		return NULL;
-	keep_data(m);
 	m->users++;
 	settle_array(m);
 	UNLOCKED(r = share_reply(&m->m, out.b, out.data, out.size, stream.p));

@@ -2,6 +2,7 @@
 
 /* The data of a message that is sent: the description of its Array, and what the program adds. */
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "python/src/core.h"
@@ -21,7 +22,7 @@ static bool describe(struct outgoing *o, bool has_data)
 
 	if (!has_data && is_plain(&a->t, o->b))
 		return true;
-	n = share_tensor_encode(&a->t, o->data, sizeof(o->data));
+	n = share_tensor_encode(&a->t, o->data, o->room);
 	if (n < 0) {
 		raise_error(n);
 		return false;
@@ -30,12 +31,33 @@ static bool describe(struct outgoing *o, bool has_data)
 	return true;
 }
 
-static bool append(struct outgoing *o, const void *bytes, size_t n)
+/* Returns false with an exception. */
+static bool make_room(struct outgoing *o, size_t n)
 {
-	if (n > sizeof(o->data) - o->size) {
+	unsigned char *larger;
+
+	if (n <= o->room - o->size)
+		return true;
+	if (n > SHARE_CHANNEL_DATA_MAX - o->size) {
 		PyErr_Format(PyExc_ValueError, "%zu bytes are too much to go with a message", n);
 		return false;
 	}
+	/* this is the last that is appended */
+	larger = malloc(o->size + n);
+	if (!larger) {
+		PyErr_NoMemory();
+		return false;
+	}
+	memcpy(larger, o->data, o->size);
+	o->data = larger;
+	o->room = o->size + n;
+	return true;
+}
+
+static bool append(struct outgoing *o, const void *bytes, size_t n)
+{
+	if (!make_room(o, n))
+		return false;
 	if (n > 0)
 		memcpy(o->data + o->size, bytes, n);
 	o->size += n;
@@ -75,6 +97,8 @@ bool outgoing_begin(struct outgoing *o, PyObject *array, PyObject *meta, PyObjec
 	o->b = NULL;
 	o->array = NULL;
 	o->size = 0;
+	o->room = sizeof(o->small);
+	o->data = o->small;
 	if (has_meta && has_data) {
 		PyErr_SetString(PyExc_TypeError, "either meta or data goes with a message");
 		return false;
@@ -100,5 +124,8 @@ bool outgoing_end(struct outgoing *o, int r)
 	if (o->array)
 		array_leave(o->array, 0);
 	o->array = NULL;
+	if (o->data != o->small)
+		free(o->data);
+	o->data = o->small;
 	return good;
 }

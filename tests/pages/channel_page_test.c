@@ -33,7 +33,7 @@ Test(channel_page, what_is_within_the_limits_is_a_shape)
 	cr_assert(WITH(when_full, 3));
 	cr_assert(WITH(depth, 1) && WITH(depth, CHANNEL_DEPTH_MAX));
 	cr_assert(WITH(in_flight, 1) && WITH(in_flight, CHANNEL_IN_FLIGHT_MAX));
-	cr_assert(WITH(data_max, 0) && WITH(data_max, 1));
+	cr_assert(WITH(data_max, 0) && WITH(data_max, 1) && WITH(data_max, CHANNEL_DATA_MAX));
 	cr_assert(WITH(rows, 1) && WITH(rows, CHANNEL_MEMBERS_MAX));
 	cr_assert(WITH(consumers, 1));
 	cr_assert(WITH(history, 1) && WITH(history, 64));
@@ -64,6 +64,33 @@ Test(channel_page, a_history_is_of_a_broadcast_and_leaves_room)
 	    &(struct channel_shape){CHANNEL_QUEUE, 1, 64, 128, 256, 16, 64, 3, 1}));
 }
 
+/* What lies far takes as much as there may be in flight, which is bounded. */
+Test(channel_page, what_lies_far_is_bounded)
+{
+	struct channel_shape s = plain;
+
+	s.in_flight = 1024;
+	s.data_max = CHANNEL_DATA_MAX;
+	cr_assert(channel_shape_is_valid(&s));
+	s.in_flight++;
+	cr_assert_not(channel_shape_is_valid(&s));
+	s.data_max = CHANNEL_DATA_NEAR;
+	cr_assert(channel_shape_is_valid(&s));
+}
+
+/* Brokers before this one made no ring with such a part: it is of one layout alone. */
+Test(channel_page, what_lies_far_is_of_the_newest_layout)
+{
+	struct channel_shape s = plain;
+
+	cr_assert(channel_layout_is_valid(&s, CHANNEL_WITHOUT_COPIES));
+	cr_assert(channel_layout_is_valid(&s, CHANNEL_WITH_COPIES));
+	cr_assert_not(channel_layout_is_valid(&s, CHANNEL_WITH_COPIES + 1));
+	s.data_max = CHANNEL_DATA_NEAR + 1;
+	cr_assert_not(channel_layout_is_valid(&s, CHANNEL_WITHOUT_COPIES));
+	cr_assert(channel_layout_is_valid(&s, CHANNEL_WITH_COPIES));
+}
+
 /* Every byte of a page belongs to at most one thing. */
 static unsigned char *claimed;
 static size_t claimed_size, align;
@@ -87,6 +114,11 @@ static void *start(size_t size)
 	return aligned_alloc(4096, size);
 }
 
+static size_t near(const struct channel_shape *s)
+{
+	return s->data_max < CHANNEL_DATA_NEAR ? s->data_max : CHANNEL_DATA_NEAR;
+}
+
 static void lay_out_ring(const struct channel_shape *s)
 {
 	void *ring = start(channel_ring_size(s, CHANNEL_WITH_COPIES));
@@ -95,15 +127,16 @@ static void lay_out_ring(const struct channel_shape *s)
 	claim(ring, ring, sizeof(struct channel_ring));
 	for (uint32_t i = 0; i < s->consumers; i++)
 		claim(ring, channel_admission_at(ring, s, i), sizeof(struct channel_admission));
+	for (uint32_t i = 0; channel_far_size(s) > 0 && i < s->in_flight; i++)
+		claim(ring, channel_far_at(ring, s, i), s->data_max);
 	for (uint32_t i = 0; i < channel_lanes(s); i++) {
 		claim(ring, channel_lane_at(ring, s, i), sizeof(struct channel_lane));
 		for (uint64_t j = 0; j < s->depth; j++)
 			claim(ring, channel_entry_at(ring, s, i, j + 5 * (uint64_t)s->depth),
-			      sizeof(struct channel_entry) + s->data_max);
+			      sizeof(struct channel_entry) + near(s));
 	}
 	for (uint32_t i = 0; channel_has_copies(s, CHANNEL_WITH_COPIES) && i < s->in_flight; i++)
-		claim(ring, channel_copy_at(ring, s, i),
-		      sizeof(struct channel_entry) + s->data_max);
+		claim(ring, channel_copy_at(ring, s, i), sizeof(struct channel_entry) + near(s));
 	align = 16;
 	for (uint32_t i = 0; i < s->in_flight; i++)
 		claim(ring, channel_ticket_at(ring, s, i), sizeof(struct channel_ticket));
@@ -131,6 +164,9 @@ static const struct channel_shape shapes[] = {
     {CHANNEL_QUEUE, 1, 2, 3, 64, 3, 5, 2, 0},
     {CHANNEL_DIRECT, 1, 16, 33, 65, 64, 64, 1, 0},
     {CHANNEL_BROADCAST, 1, 4096, 8192, 255, 2, 2, 1, 0},
+    {CHANNEL_BROADCAST, 1, 4, 8, 257, 2, 2, 1, 0},
+    {CHANNEL_QUEUE, 1, 64, 128, 65535, 2, 3, 1, 0},
+    {CHANNEL_DIRECT, 1, 2, 5, 1000, 2, 3, 1, 0},
 };
 
 Test(channel_page, nothing_in_a_ring_overlaps_or_lies_outside)

@@ -90,13 +90,30 @@ def test_one_gets_the_latest_alone(pool):
         pool.consumer("d", mode="queue", latest=True)
 
 
+def test_a_channel_may_carry_more_data(client, pool):
+    with pool.consumer("c", data_max=65535) as rx, pool.producer("c") as tx:
+        a = pool.empty((2, 3), "float32")
+        for n in 0, 200, 256, 257, 4000, 60000:
+            tx.send(a, data=bytes(range(256)) * (n // 256) + b"x" * (n % 256))
+            m = rx.recv()
+            assert m.array.shape == (2, 3)
+            m.ack()
+            assert len(m.data) == n and m.data[:256] == (bytes(range(256)) if n >= 256 else b"x" * n)
+        tx.send_many([(a, list(range(1000))), a])
+        first, second = rx.recv(), rx.recv()
+        assert first.meta == list(range(1000)) and second.meta is None
+        first.ack()
+        assert first.meta[-1] == 999
+
+
 def test_what_does_not_go_is_refused(client, pool):
     with pool.consumer("c", data_max=64) as rx, pool.producer("c") as tx, client.pool("other", kind="host") as other:
         a = pool.empty(3)
         for wrong, error in [(lambda: tx.send(other.empty(3)), libshare.InvalidArgumentError),
                              (lambda: tx.send(np.zeros(3)), TypeError),
                              (lambda: tx.send(a, meta={"x": "y" * 100}), libshare.InvalidArgumentError),
-                             (lambda: tx.send(a, data=b"x" * 2000), ValueError),
+                             (lambda: tx.send(a, data=b"x" * 2000), libshare.InvalidArgumentError),
+                             (lambda: tx.send(a, data=b"x" * 65536), ValueError),
                              (lambda: tx.send(a, meta=object()), TypeError),
                              (lambda: tx.send(a, data="text"), TypeError),
                              (lambda: tx.send(a, meta=1, data=b"x"), TypeError),

@@ -243,10 +243,10 @@ Test(ring_broadcast, goes_round_many_times)
 
 Test(ring_broadcast, messages_have_data_of_any_size)
 {
-	unsigned char data[CHANNEL_DATA_MAX];
+	unsigned char data[CHANNEL_DATA_NEAR];
 	struct ring_message m = {.data = data};
 
-	shape.data_max = CHANNEL_DATA_MAX - 3;
+	shape.data_max = CHANNEL_DATA_NEAR - 3;
 	broadcast(1);
 	for (uint32_t size = 0; size <= shape.data_max; size++) {
 		m.data_size = size;

@@ -13,7 +13,7 @@
 #define MOST 6
 
 static struct ring_message run[MOST];
-static unsigned char places[MOST][CHANNEL_DATA_MAX];
+static unsigned char places[MOST][CHANNEL_DATA_NEAR];
 static uint64_t lost;
 
 static int try_run(uint32_t n)

@@ -119,6 +119,32 @@ Test(bridge_channels, messages_without_memory_pass_too)
 	sides_end(&s);
 }
 
+/* It would not fit beside the header that says what comes. */
+Test(bridge_channels, a_channel_with_more_data_than_bridges_pass_on_stays_where_it_is)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	char data[1000] = "";
+	struct sides s;
+	share_channel *ch, *c;
+	share_message m = SHARE_MESSAGE_INIT;
+
+	sides_begin(&s);
+	options.mode = SHARE_QUEUE;
+	options.data_max = sizeof(data);
+	check_ok(share_channel_open(s.far, "q", SHARE_PRODUCER, &options, &ch));
+	start_both(&s);
+	until(bridge_said(&s.far_bridge, "channel 'q' stays here") > 0);
+	/* and goes on there */
+	check_ok(share_channel_open(s.far, "q", SHARE_CONSUMER, &options, &c));
+	check_ok(share_send(ch, NULL, data, sizeof(data), NULL));
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	check_eq(m.data_size, sizeof(data));
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(c);
+	share_channel_close(ch);
+	sides_end(&s);
+}
+
 Test(bridge_channels, a_message_of_a_queue_is_done_with_when_it_is_over_there)
 {
 	struct sides s;

@@ -72,6 +72,8 @@ static void send(struct input *in)
 
 	if (n_sent == REFERENCES)
 		return;
+	if (channel_far_size(&shape) > 0)
+		m.data_size *= 4;
 	r = ring_producer_send(producer, &m, target, (void *)(uintptr_t)n_sent);
 	expect(r == 0 || r == -EAGAIN || (r == -ENOENT && shape.mode == CHANNEL_DIRECT) ||
 	       (r == -EINVAL && m.data_size > shape.data_max));
@@ -184,6 +186,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
+/* The highest are of channels whose data may lie far. */
+static uint32_t data_max(uint8_t byte)
+{
+	return byte < 0xf0 ? byte : CHANNEL_DATA_NEAR + 50u * (byte & 0xf);
+}
+
 static void begin(struct input *in)
 {
 	uint8_t kind = input_u8(in);
@@ -193,7 +201,7 @@ static void begin(struct input *in)
 	    .when_full = 1 + kind / 3 % 3,
 	    .depth = 1u << (kind >> 6),
 	    .in_flight = 1 + input_u8(in) % 16,
-	    .data_max = input_u8(in),
+	    .data_max = data_max(input_u8(in)),
 	    .rows = 1,
 	    .consumers = CONSUMERS,
 	    .deliveries = 2,

@@ -24,7 +24,8 @@
 #define PRODUCERS 2
 #define CONSUMERS 4
 #define IN_FLIGHT 16
-#define HELD      4 /* by a consumer, at once */
+#define HELD      4  /* by a consumer, at once */
+#define WORDS_MAX 40 /* more than lie in an entry */
 
 struct producing {
 	struct ring_producer *ring;
@@ -44,7 +45,8 @@ static struct channel_shape shape;
 static struct producing producing[PRODUCERS];
 static struct consuming consuming[CONSUMERS];
 static uint32_t n_producers, n_consumers;
-static uint32_t n_latest; /* of the consumers, the first */
+static uint32_t n_latest;  /* of the consumers, the first */
+static uint32_t words = 3; /* of data in a message */
 static uint64_t n_messages;
 static void *rings[PRODUCERS], *ledgers[CONSUMERS];
 static struct ring_owner owners[PRODUCERS][CONSUMERS];
@@ -65,7 +67,7 @@ static void begin(uint32_t mode, uint32_t when_full, uint32_t producers, uint32_
 	    .when_full = when_full,
 	    .depth = 8,
 	    .in_flight = IN_FLIGHT,
-	    .data_max = 24,
+	    .data_max = words * 8,
 	    .rows = PRODUCERS,
 	    .consumers = CONSUMERS,
 	    .deliveries = 3,
@@ -158,12 +160,14 @@ static bool has_buffer(uint64_t value)
 
 static bool send(struct producing *p, uint64_t value)
 {
-	uint64_t data[3] = {value, value, value};
-	struct ring_message m = {.data_size = sizeof(data), .data = (unsigned char *)data};
+	uint64_t data[WORDS_MAX];
+	struct ring_message m = {.data_size = words * 8, .data = (unsigned char *)data};
 	uint32_t block;
 
 	if (p->n_free == 0)
 		return false;
+	for (uint32_t i = 0; i < words; i++)
+		data[i] = value;
 	block = p->free[p->n_free - 1];
 	p->memory[block] = value;
 	m.buffer = has_buffer(value) ? block + 1 : 0;
@@ -209,8 +213,9 @@ static void look_at(struct consuming *c, uint32_t producer, const struct ring_me
 	uint64_t value, block = m->buffer - 1;
 
 	memcpy(&value, m->data, 8);
-	check(m->data_size == 24 && (has_buffer(value) ? block < IN_FLIGHT : m->buffer == 0));
-	for (size_t i = 8; i < 24; i += 8)
+	check(m->data_size == words * 8 &&
+	      (has_buffer(value) ? block < IN_FLIGHT : m->buffer == 0));
+	for (size_t i = 8; i < words * 8; i += 8)
 		check(memcmp(m->data + i, &value, 8) == 0); /* nothing is torn */
 	check(value == m->number + 1);
 	if (has_buffer(value))
@@ -234,7 +239,7 @@ static bool all_is_received(struct consuming *c)
 struct held {
 	uint32_t producer;
 	struct ring_message message;
-	unsigned char data[24];
+	unsigned char data[WORDS_MAX * 8];
 };
 
 static void acknowledge(struct consuming *c, const struct held *h)
@@ -396,6 +401,23 @@ static void some_get_the_latest_alone(void)
 	n_latest = 0;
 }
 
+/* Their places are used again as soon as their tickets are. */
+static void data_that_lie_by_their_ticket_are_whole(void)
+{
+	words = WORDS_MAX;
+	begin(CHANNEL_BROADCAST, SHARE_FULL_BLOCK, 2, 3);
+	run();
+	begin(CHANNEL_BROADCAST, SHARE_FULL_DROP, 2, 3);
+	run();
+	begin(CHANNEL_QUEUE, SHARE_FULL_DROP, 2, 2);
+	run();
+	n_latest = 1;
+	begin(CHANNEL_BROADCAST, SHARE_FULL_BLOCK, 2, 2);
+	run();
+	n_latest = 0;
+	words = 3;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct thread_test tests[] = {
@@ -403,6 +425,7 @@ int main(int argc, char **argv)
 	    TEST(a_queue_gives_every_message_to_one),
 	    TEST(what_is_not_dropped_is_whole_and_the_rest_is_counted),
 	    TEST(some_get_the_latest_alone),
+	    TEST(data_that_lie_by_their_ticket_are_whole),
 	};
 
 	return threads_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
