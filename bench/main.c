@@ -22,6 +22,7 @@
 #include <share/share.h>
 
 #include "bench/bench.h"
+#include "bench/compare.h"
 
 const char *argp_program_version = "share-bench " SHARE_VERSION;
 
@@ -67,7 +68,6 @@ static const struct benchmark {
 };
 
 #define N_BENCHMARKS (sizeof(benchmarks) / sizeof(benchmarks[0]))
-#define NOTHING_RAN  77 /* exit code: this machine cannot run the benchmark */
 
 /* ------------------------------------------------------------------------------------------- */
 
@@ -140,13 +140,18 @@ struct arguments {
 	bool chosen[N_BENCHMARKS];
 	bool any;
 	bool json;
+	const char *other;
+	unsigned turns;
 };
 
-enum { OPTION_JSON = 256, OPTION_QUICK, OPTION_LIST };
+enum { OPTION_JSON = 256, OPTION_QUICK, OPTION_LIST, OPTION_COMPARE, OPTION_TURNS };
 
 static const struct argp_option options[] = {
     {"json", OPTION_JSON, NULL, 0, "Print each figure as a JSON object on a line of its own", 0},
     {"quick", OPTION_QUICK, NULL, 0, "Seconds instead of minutes; the figures are rough", 0},
+    {"compare", OPTION_COMPARE, "PROGRAM", 0,
+     "Run the share-bench of another tree and this one in turns, and print the medians of both", 0},
+    {"turns", OPTION_TURNS, "N", 0, "How many runs of each --compare makes (default: 5)", 0},
     {"list", OPTION_LIST, NULL, 0, "List the benchmarks and exit", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
@@ -182,6 +187,13 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return 0;
 	case OPTION_LIST:
 		list();
+		return 0;
+	case OPTION_COMPARE:
+		a->other = value;
+		return 0;
+	case OPTION_TURNS:
+		if (sscanf(value, "%u", &a->turns) != 1 || a->turns == 0 || a->turns > 1000)
+			argp_error(state, "'%s' is no number of turns", value);
 		return 0;
 	case ARGP_KEY_ARG:
 		choose(a, value, state);
@@ -222,12 +234,28 @@ static int run_benchmark(const struct benchmark *b, const struct run *run)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
+static void compare_chosen(const struct arguments *a)
+{
+	char rest[1024];
+	int n = snprintf(rest, sizeof(rest), "%s", a->run.quick ? "--quick" : "");
+
+	for (size_t i = 0; i < N_BENCHMARKS; i++)
+		if (a->chosen[i])
+			n +=
+			    snprintf(rest + n, sizeof(rest) - (size_t)n, " %s", benchmarks[i].name);
+	compare(a->other, a->turns, rest);
+}
+
 int main(int argc, char **argv)
 {
-	struct arguments a = {.any = false};
+	struct arguments a = {.any = false, .turns = 5};
 	unsigned ran = 0;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (a.other) {
+		compare_chosen(&a);
+		return 0;
+	}
 	if (a.run.quick)
 		fprintf(stderr, "share-bench: --quick: these figures are rough\n");
 	figures_start(a.json);

@@ -30,6 +30,14 @@ export TMPDIR=$scratch/tmp
 share-bench --quick --json channel call channel-broadcast channel-peers \
 	>"$scratch/out" 2>"$scratch/err" || fail "exit code $?"
 
+share-bench --quick --compare "$(command -v share-bench)" --turns 1 call >"$scratch/compared" ||
+	fail "a comparison with itself: exit code $?"
+grep -qE '^call.sleep.together +[0-9.]+ +[0-9.]+ ns +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$scratch/compared" ||
+	fail "the comparison has no figures of both: $(cat "$scratch/compared")"
+! share-bench --quick --compare "$scratch/nothing" call >"$scratch/compared" 2>"$scratch/why" ||
+	fail "a comparison with nothing"
+grep -qF "$scratch/nothing failed" "$scratch/why" || fail "nobody says what failed: $(cat "$scratch/why")"
+
 for figure in sleep sleep.together asleep asleep.together; do
 	has "channel.$figure"
 done
