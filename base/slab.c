@@ -262,7 +262,7 @@ void *slab_alloc_indexed(struct slab *slab, uint32_t *index)
 	void *object = slab_alloc(slab);
 
 	if (object)
-		*index = slab_index(slab, object);
+		*index = slab_index(object);
 	return object;
 }
 
@@ -271,13 +271,12 @@ static struct slab_chunk *chunk_of(const void *object)
 	return (struct slab_chunk *)((uintptr_t)object & ~(uintptr_t)(CHUNK_ALIGNMENT - 1));
 }
 
-uint32_t slab_index(const struct slab *slab, const void *object)
+uint32_t slab_index(const void *object)
 {
 	const struct slab_chunk *chunk = chunk_of(object);
 
-	assert(chunk->slab == slab);
 	return chunk->first_index +
-	       (uint32_t)((uintptr_t)object - (uintptr_t)chunk->objects) / slab->stride;
+	       (uint32_t)((uintptr_t)object - (uintptr_t)chunk->objects) / chunk->slab->stride;
 }
 
 /* Called when no object of @chunk is in use any more. */
@@ -306,7 +305,7 @@ void slab_free(struct slab *slab, void *object)
 		return;
 	chunk = chunk_of(object);
 	assert(slab->live > 0 && chunk->live > 0);
-	assert(slab_index(slab, object) - chunk->first_index < chunk->fresh);
+	assert(chunk->slab == slab && slab_index(object) - chunk->first_index < chunk->fresh);
 
 	memcpy((unsigned char *)object + slab->link, &chunk->free_list, sizeof(void *));
 	chunk->free_list = object;

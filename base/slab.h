@@ -74,8 +74,8 @@ void *slab_at(const struct slab *slab, uint32_t index);
 /* All indices that were given out are below this number. */
 uint32_t slab_end(const struct slab *slab);
 
-/* Returns the index of an object of this slab: a subtraction and a division, no search. */
-uint32_t slab_index(const struct slab *slab, const void *object);
+/* Returns the index of an object of whichever slab: a subtraction and a division, no search. */
+uint32_t slab_index(const void *object);
 
 /* How many objects are in use. */
 size_t slab_live(const struct slab *slab);

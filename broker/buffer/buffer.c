@@ -3,7 +3,7 @@
 /*
  * Buffers and leases: who holds which block, and the one place where "the last release frees"
  * is true. Both live in slabs, as there may be millions: together with its block descriptor and
- * its lease a live buffer costs 216 bytes.
+ * its lease a live buffer costs 192 bytes.
  */
 
 #include <errno.h>
@@ -23,6 +23,7 @@
 #include "broker/buffer/stake.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"
@@ -34,12 +35,17 @@
 #include "broker/memory/segment.h"
 #include "broker/monitor/monitor.h"
 
-_Static_assert(sizeof(struct lease) <= 72, "a million leases are a million of these");
-_Static_assert(sizeof(struct buffer) <= 72, "a million buffers are a million of these");
+_Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
+_Static_assert(sizeof(struct buffer) <= 56, "a million buffers are a million of these");
 
 uint64_t buffer_id(const struct buffer *buffer)
 {
-	return (uint64_t)buffer->generation << 32 | buffer->index;
+	return (uint64_t)buffer->generation << 32 | buffer_index(buffer);
+}
+
+uint32_t buffer_index(const struct buffer *buffer)
+{
+	return slab_index(buffer);
 }
 
 struct buffer *buffer_find(struct broker *b, uint64_t id)
@@ -77,9 +83,8 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 	}
 	buffer->generation++;
 	generation_note(&b->buffers->generations, b->journal, index, buffer->generation);
-	buffer->index = index;
 	buffer->block = block;
-	buffer->size = size;
+	buffer->size = size & BUFFER_SIZE_MAX;
 	buffer->refs = 1;
 	/* its own unfinished work, for which it has paid: it still does */
 	if (block->payer == account)
@@ -87,7 +92,6 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 	block->payer = charge.account;
 	LIST_INIT(&buffer->leases);
 	LIST_INIT(&buffer->keeps);
-	buffer->reclaims = NULL;
 	buffer_note(buffer);
 	*out = buffer;
 	return 0;
@@ -105,7 +109,7 @@ bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer)
 	if (size == 0 || size == buffer->size)
 		return true;
 	if (by_writer || buffer->refs == 1 || size > buffer->size) {
-		buffer->size = size;
+		buffer->size = size & BUFFER_SIZE_MAX;
 		buffer_note(buffer);
 	}
 	return true;
@@ -169,7 +173,7 @@ void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata)
 	buffer->metadata = metadata;
 	if (!metadata)
 		return;
-	metadata->buffer = buffer->index;
+	metadata->buffer = buffer_index(buffer);
 	metadata_note(buffer);
 }
 
@@ -186,7 +190,7 @@ static struct account *holder_of(const struct buffer *buffer)
 	struct account *found = NULL, *one;
 
 	for (int i = 0; lease && i < HOLDERS_LOOKED_AT && found != payer; i++) {
-		one = lease->client->account;
+		one = lease_client(lease)->account;
 		found = found && one != payer ? found : one;
 		lease = LIST_NEXT(lease, of_buffer);
 	}
@@ -232,12 +236,13 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 	struct fence_set *pending = buffer->pending;
 	struct block *block = buffer->block;
 	struct pool *pool = buffer_pool(buffer);
+	const uint64_t size = buffer->size;
 	struct charge charge;
 
 	if (--buffer->refs > 0) {
 		if (!by || by == block->payer)
 			charge_holder(buffer);
-		if (buffer->reclaims)
+		if (buffer->is_awaited)
 			reclaim_look(b, buffer);
 		return;
 	}
@@ -247,7 +252,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 	}
 	if (!LIST_EMPTY(&buffer->leases))
 		log_bug("buffer %llx is freed with leases", (unsigned long long)buffer_id(buffer));
-	PROBE(reclaim, buffer_id(buffer), buffer->size, pool->id);
+	PROBE(reclaim, buffer_id(buffer), size, pool->id);
 	if (monitors_any(b))
 		buffer_tell(b, buffer, "free", client, 0);
 	buffer_set_metadata(buffer, NULL);
@@ -255,7 +260,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 	block->payer = NULL;
 	/* a slot whose generations are used up is never used again */
 	if (buffer->generation < UINT32_MAX)
-		slab_free_index(&b->buffers->slab, buffer->index);
+		slab_free(&b->buffers->slab, buffer);
 	pool_free_block(b, pool, block, pending, &charge);
 }
 
@@ -298,20 +303,20 @@ void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep)
 }
 
 struct lease_key {
-	const struct client *client;
+	uint32_t slot; /* of the client */
 	const struct buffer *buffer;
 };
 
-static uint64_t key_hash(const struct client *client, const struct buffer *buffer)
+static uint64_t key_hash(uint32_t slot, const struct buffer *buffer)
 {
-	return table_mix((uint64_t)client->slot << 32 | buffer->index);
+	return table_mix((uint64_t)slot << 32 | buffer_index(buffer));
 }
 
 static uint64_t lease_hash(const struct table_link *link)
 {
 	const struct lease *lease = (const struct lease *)(const void *)link;
 
-	return key_hash(lease->client, lease->buffer);
+	return key_hash(lease->slot, lease->buffer);
 }
 
 static bool lease_match(const struct table_link *link, const void *key)
@@ -319,7 +324,7 @@ static bool lease_match(const struct table_link *link, const void *key)
 	const struct lease *lease = (const struct lease *)(const void *)link;
 	const struct lease_key *k = key;
 
-	return lease->client == k->client && lease->buffer == k->buffer;
+	return lease->slot == k->slot && lease->buffer == k->buffer;
 }
 
 void buffers_init(struct broker *b)
@@ -327,6 +332,7 @@ void buffers_init(struct broker *b)
 	slab_init_keep(&b->buffers->slab, sizeof(struct buffer), BUFFER_KEEP);
 	slab_init(&b->buffers->leases, sizeof(struct lease));
 	table_init(&b->buffers->lease_table, lease_hash);
+	reclaims_init(&b->buffers->reclaims);
 	LIST_INIT(&b->buffers->scrubs);
 	b->buffers->generations.which = GENERATIONS_OF_BUFFERS;
 }
@@ -336,6 +342,7 @@ void buffers_done(struct broker *b)
 	if (slab_live(&b->buffers->leases) || slab_live(&b->buffers->slab))
 		log_bug("buffers outlive the broker");
 	table_done(&b->buffers->lease_table);
+	table_done(&b->buffers->reclaims);
 	slab_done(&b->buffers->leases);
 	slab_done(&b->buffers->slab);
 	generations_done(&b->buffers->generations);
@@ -343,20 +350,25 @@ void buffers_done(struct broker *b)
 
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer)
 {
-	struct lease_key key = {client, buffer};
+	struct lease_key key = {client->slot, buffer};
 	struct lease *lease;
 	int n = 0;
 
 	LIST_FOREACH (lease, &buffer->leases, of_buffer) {
 		if (lease->filed || n++ == LEASES_LOOKED_THROUGH)
 			break;
-		if (lease->client == client)
+		if (lease->slot == client->slot)
 			return lease;
 	}
 	if (!lease)
 		return NULL;
 	return (struct lease *)(void *)table_find(&b->buffers->lease_table,
-						  key_hash(client, buffer), lease_match, &key);
+						  key_hash(key.slot, buffer), lease_match, &key);
+}
+
+struct client *lease_client(const struct lease *lease)
+{
+	return buffer_pool(lease->buffer)->broker->clients->by_slot[lease->slot];
 }
 
 /* 0 or -ENOMEM. */
@@ -389,7 +401,7 @@ static uint64_t age_ms(const struct broker *b)
 
 uint64_t lease_age_ms(const struct lease *lease)
 {
-	return age_ms(lease->client->broker) - lease->since_s * UINT64_C(1000);
+	return age_ms(buffer_pool(lease->buffer)->broker) - lease->since_s * UINT64_C(1000);
 }
 
 int64_t client_oldest_lease_ms(const struct client *c)
@@ -406,7 +418,7 @@ struct lease *lease_new(struct broker *b, struct client *client, struct buffer *
 
 	if (!lease)
 		return NULL;
-	lease->client = client;
+	lease->slot = client->slot & INT32_MAX;
 	lease->buffer = buffer;
 	lease->since_s = since_s;
 	if (add_to_client(client, lease) < 0) {
@@ -470,7 +482,7 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence)
 {
 	struct buffer *buffer = lease->buffer;
-	struct client *client = lease->client;
+	struct client *client = lease_client(lease);
 
 	if (fence->timelines) {
 		buffer->pending = fence_set_add(buffer->pending, fence);
@@ -479,11 +491,11 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	lease->count -= count & LEASE_COUNT_MAX;
 	if (lease->count > 0) {
 		lease_note(lease);
-		if (buffer->reclaims)
+		if (buffer->is_awaited)
 			reclaim_look(b, buffer);
 		return;
 	}
-	if (buffer->reclaims)
+	if (buffer->is_awaited)
 		reclaim_give_up(buffer, client);
 	if (lease->filed)
 		table_remove(&b->buffers->lease_table, &lease->key);

@@ -19,7 +19,8 @@ struct pool;
 struct scrub;
 struct segment;
 
-#define BUFFER_KEEP 8 /* bytes */
+#define BUFFER_KEEP     8                         /* bytes */
+#define BUFFER_SIZE_MAX ((UINT64_C(1) << 42) - 1) /* more than a block has */
 
 /* What keeps a buffer beside leases; embedded in that. */
 struct keep {
@@ -45,17 +46,15 @@ struct metadata {
 struct buffer {
 	/* these two survive in the slab: an identifier is never used twice */
 	uint32_t generation;
-	uint32_t refs; /* 0: the slot is free */
-
-	uint32_t index;
-	uint32_t n_leases;
+	uint32_t refs;           /* 0: the slot is free */
+	uint64_t size : 42;      /* as asked for */
+	uint64_t n_leases : 21;  /* one of each client at most */
+	uint64_t is_awaited : 1; /* requests wait for everybody else to have given it up */
 	LIST_HEAD(, lease) leases;
 	struct block *block;
-	uint64_t size;             /* as asked for */
 	struct fence_set *pending; /* beside the gate that the block came with */
 	LIST_HEAD(, keep) keeps;
 	struct metadata *metadata;
-	struct reclaims *reclaims; /* requests that wait for everybody else to have given it up */
 };
 
 /* All of them, and what is being zeroed before somebody gets it. */
@@ -63,6 +62,7 @@ struct buffers {
 	struct slab slab;   /* struct buffer */
 	struct slab leases; /* struct lease */
 	struct table lease_table;
+	struct table reclaims;     /* of buffers that requests wait for */
 	LIST_HEAD(, scrub) scrubs; /* of devices' memory */
 	struct generations generations;
 };
@@ -74,6 +74,7 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 	       struct buffer **out);
 struct buffer *buffer_find(struct broker *b, uint64_t id); /* NULL: stale or foreign */
 uint64_t buffer_id(const struct buffer *buffer);
+uint32_t buffer_index(const struct buffer *buffer); /* of its slot */
 struct segment *buffer_segment(const struct buffer *buffer);
 struct pool *buffer_pool(const struct buffer *buffer);
 void buffer_ref(struct buffer *buffer);
@@ -89,8 +90,7 @@ bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer);
 /* Tells those who ask what happens that this has happened to it; @client: NULL if nobody did it. */
 void buffer_tell(struct broker *b, const struct buffer *buffer, const char *action,
 		 const struct client *client, uint64_t count);
-/* Takes @metadata over; NULL removes. */
-void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata);
+void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata); /* takes it over */
 /* A copy of @size bytes, charged to @account in the place of @old, which stays the caller's and may
  * be NULL. Of none: NULL. 0; or a SHARE_E... number, when nothing has changed. */
 int metadata_new(struct account *account, const void *bytes, uint32_t size, struct metadata *old,

@@ -22,15 +22,15 @@ struct stake;
  */
 struct lease {
 	struct table_link key;
-	struct client *client;
 	struct buffer *buffer;
 	TAILQ_ENTRY(lease) of_client;
 	LIST_ENTRY(lease) of_buffer;
+	uint32_t slot : 31; /* of the client, who keeps it as long as it has leases */
+	uint32_t filed : 1; /* it is found by the table */
 	uint32_t count : 30;
 	uint32_t mode : 2;
 	uint32_t since_s; /* the first of its GRANTs; since the broker started */
 	uint32_t record;
-	bool filed; /* it is found by the table */
 };
 #define LEASE_COUNT_MAX ((UINT32_C(1) << 30) - 1)
 
@@ -50,6 +50,7 @@ struct client_buffers {
 int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
 		struct lease **out, struct failure *failure);
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer);
+struct client *lease_client(const struct lease *lease);
 /* It is there from now on, with no GRANT yet; no limit is looked at. Who gives one says
  * lease_note(). NULL without memory. */
 struct lease *lease_new(struct broker *b, struct client *client, struct buffer *buffer,

@@ -22,18 +22,52 @@
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
+#include "broker/memory/pool.h"
 
-/* Those that wait for one buffer; it has room for no more than a pointer. */
+/* Those that wait for one buffer, which has no room for more than whether there are any. */
 struct reclaims {
+	struct table_link by_buffer;
 	struct deferred_list list;
 	struct buffer *buffer;
 };
+
+static uint64_t hash_of(const struct buffer *buffer)
+{
+	return table_mix(buffer_index(buffer));
+}
+
+static uint64_t hash(const struct table_link *link)
+{
+	return hash_of(((const struct reclaims *)(const void *)link)->buffer);
+}
+
+static bool is_of(const struct table_link *link, const void *buffer)
+{
+	return ((const struct reclaims *)(const void *)link)->buffer == buffer;
+}
+
+static struct table *table_of(const struct buffer *buffer)
+{
+	return &buffer_pool(buffer)->broker->buffers->reclaims;
+}
+
+static struct reclaims *find(const struct buffer *buffer)
+{
+	return (struct reclaims *)(void *)table_find(table_of(buffer), hash_of(buffer), is_of,
+						     buffer);
+}
+
+void reclaims_init(struct table *t)
+{
+	table_init(t, hash);
+}
 
 static void free_if_empty(struct reclaims *all)
 {
 	if (!TAILQ_EMPTY(&all->list))
 		return;
-	all->buffer->reclaims = NULL;
+	table_remove(table_of(all->buffer), &all->by_buffer);
+	all->buffer->is_awaited = false;
 	free(all);
 }
 
@@ -62,31 +96,33 @@ static int answer(struct broker *b, const struct lease *lease, uint32_t serial,
 {
 	struct grant g = {.buffer = lease->buffer, .mode = lease->mode};
 
-	return grant_send(b, lease->client, serial, &g, failure);
+	return grant_send(b, lease_client(lease), serial, &g, failure);
 }
 
 void reclaim_look(struct broker *b, struct buffer *buffer)
 {
 	const struct lease *lease = LIST_FIRST(&buffer->leases);
+	struct reclaims *all;
 
 	/* what waits is the holder's: a wait ends with the lease */
 	if (!lease || !is_sole(lease))
 		return;
-	deferred_wake_later(b, &buffer->reclaims->list);
-	free_if_empty(buffer->reclaims);
+	all = find(buffer);
+	deferred_wake_later(b, &all->list);
+	free_if_empty(all);
 }
 
 void reclaim_give_up(struct buffer *buffer, const struct client *client)
 {
-	deferred_fail_client(&buffer->reclaims->list, client, SHARE_ESTALE,
+	deferred_fail_client(&find(buffer)->list, client, SHARE_ESTALE,
 			     "the buffer was given back meanwhile");
 }
 
 static void say_who_has_it(struct request *r, const struct lease *lease)
 {
 	const struct buffer *buffer = lease->buffer;
-	uint32_t handles = lease->count - 1, others = buffer->n_leases - 1,
-		 rest = buffer->refs - buffer->n_leases;
+	uint32_t handles = lease->count - 1, others = (uint32_t)buffer->n_leases - 1,
+		 rest = buffer->refs - (uint32_t)buffer->n_leases;
 
 	request_fail(r, SHARE_EBUSY,
 		     "the buffer has other holders: %u handle%s of this client, %u other "
@@ -97,7 +133,7 @@ static void say_who_has_it(struct request *r, const struct lease *lease)
 
 static void wait_for_others(struct request *r, struct buffer *buffer)
 {
-	struct reclaims *all = buffer->reclaims;
+	struct reclaims *all = buffer->is_awaited ? find(buffer) : NULL;
 
 	if (!all) {
 		all = malloc(sizeof(*all));
@@ -107,7 +143,8 @@ static void wait_for_others(struct request *r, struct buffer *buffer)
 		}
 		TAILQ_INIT(&all->list);
 		all->buffer = buffer;
-		buffer->reclaims = all;
+		table_insert(table_of(buffer), &all->by_buffer);
+		buffer->is_awaited = true;
 	}
 	if (!request_wait(r, &all->list, &for_sole_lease, r->m->reclaim.timeout))
 		free_if_empty(all);

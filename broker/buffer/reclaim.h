@@ -5,8 +5,10 @@
 struct broker;
 struct buffer;
 struct client;
+struct table;
 
-/* Of a buffer that requests wait for (buffer->reclaims). */
+void reclaims_init(struct table *t);
+/* Of a buffer that requests wait for (buffer->is_awaited). */
 /* Somebody has given up what he had of it: a RECLAIM is answered soon if it is due. */
 void reclaim_look(struct broker *b, struct buffer *buffer);
 /* The client has given up its lease: what it waits for will not come. */

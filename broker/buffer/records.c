@@ -30,7 +30,7 @@
 
 void buffer_note(struct buffer *buffer)
 {
-	const struct block_use use = {.index = buffer->index,
+	const struct block_use use = {.index = buffer_index(buffer),
 				      .generation = buffer->generation,
 				      .size = buffer->size,
 				      .pending = buffer->pending};
@@ -94,8 +94,8 @@ _Static_assert(sizeof(struct small_lease) == 12, "a million leases are a million
 
 void lease_note(struct lease *lease)
 {
-	struct journal *j = lease->client->broker->journal;
-	const struct lease_record r = {lease->client->slot, lease->buffer->index, lease->count,
+	struct journal *j = buffer_pool(lease->buffer)->broker->journal;
+	const struct lease_record r = {lease->slot, buffer_index(lease->buffer), lease->count,
 				       lease->mode, lease->since_s};
 	const struct small_lease small = {r.buffer, r.slot & (SMALL_SLOTS - 1),
 					  r.count & (SMALL_COUNT - 1), r.mode, r.since_s};
@@ -146,15 +146,13 @@ static int restore_buffer_of(struct broker *b, struct block *block, const struct
 		return -EBADMSG;
 	}
 	buffer->generation = use->generation;
-	buffer->index = use->index;
 	buffer->block = block;
-	buffer->size = use->size;
+	buffer->size = use->size & BUFFER_SIZE_MAX;
 	buffer->refs = 1;
 	buffer->pending = pending;
 	buffer->metadata = NULL;
 	LIST_INIT(&buffer->leases);
 	LIST_INIT(&buffer->keeps);
-	buffer->reclaims = NULL;
 	if (account && pool_charge_take(block_pool(block), &charge, account, block_size(block),
 					PRICE_BUFFER_OWN) != 0) {
 		account_unref(account);

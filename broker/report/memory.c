@@ -135,9 +135,9 @@ static json_t *holders(const struct buffer *buffer)
 			break;
 		json_array_append_new(list,
 				      json_pack("{s:I, s:I, s:I, s:s, s:I}", "client",
-						report_integer(lease->client->id), "pid",
-						report_integer(lease->client->peer.pid), "count",
-						report_integer(lease->count), "mode",
+						report_integer(lease_client(lease)->id), "pid",
+						report_integer(lease_client(lease)->peer.pid),
+						"count", report_integer(lease->count), "mode",
 						lease->mode == SHARE_RDWR ? "rw" : "ro", "age_ms",
 						report_integer(lease_age_ms(lease))));
 	}
@@ -178,7 +178,7 @@ void report_buffers(struct page *p)
 
 static json_t *describe_lease(const struct lease *l)
 {
-	const struct client *c = l->client;
+	const struct client *c = lease_client(l);
 
 	return json_pack(
 	    "{s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:s, s:I}", "client", report_integer(c->id),

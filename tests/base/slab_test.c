@@ -142,8 +142,7 @@ Test(slab, indices_are_dense_and_lead_to_their_objects)
 			uint32_t index = UINT32_MAX;
 			void *object = slab_alloc_indexed(&slab, &index);
 
-			if (index != i || slab_at(&slab, i) != object ||
-			    slab_index(&slab, object) != i)
+			if (index != i || slab_at(&slab, i) != object || slab_index(object) != i)
 				cr_assert_fail("size %zu: object %u has index %u", sizes[s], i,
 					       index);
 		}
@@ -169,7 +168,7 @@ Test(slab, ways_to_alloc_and_to_free_may_be_mixed)
 		if (!objects[i]) {
 			if (rand() % 2) {
 				objects[i] = slab_alloc(&slab);
-				indices[i] = slab_index(&slab, objects[i]);
+				indices[i] = slab_index(objects[i]);
 			} else {
 				objects[i] = slab_alloc_indexed(&slab, &indices[i]);
 			}
