@@ -127,7 +127,8 @@ static bool swap_charge(struct charge *new, struct metadata *old, struct account
 		charge_return(&old->charge);
 	taken = charge_take(new, account, LIMIT_METADATA, size);
 	if (old && !taken) /* cannot fail: it was just given back */
-		charge_take_beyond(&old->charge, payer, LIMIT_METADATA, old_size, UINT64_MAX / 2);
+		charge_take_beyond(&old->charge, payer, LIMIT_METADATA, old_size, 0,
+				   UINT64_MAX / 2);
 	account_unref(payer);
 	return taken;
 }

@@ -54,7 +54,7 @@ void handle_release(struct request *r)
 		return;
 	lease->buffer->pending = fence_set_prune(lease->buffer->pending);
 	/* it keeps what it holds, as its work goes on */
-	if (!fence_set_may_add(lease->buffer->pending, &fence)) {
+	if (!fence_set_may_add(lease->buffer->pending, &fence, m->count == lease->count)) {
 		fence_done(&fence);
 		snprintf(also, sizeof(also),
 			 " (%d on one buffer) for unfinished work on what it gives back",

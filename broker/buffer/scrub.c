@@ -24,6 +24,7 @@
 #include "broker/buffer/scrub.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
@@ -180,8 +181,9 @@ static int scrub_by_agent(struct request *r, struct buffer *buffer, struct failu
 
 	if (!s)
 		goto no_memory;
-	if (!charge_take(&s->charge, r->client->account, LIMIT_UNSENT,
-			 sizeof(*s) + sizeof(struct wire_message))) {
+	if (!charge_take_with(&s->charge, r->client->account, LIMIT_UNSENT,
+			      sizeof(*s) + sizeof(struct wire_message),
+			      OWN_OF_PRICE(sizeof(*s) + sizeof(struct wire_message)))) {
 		free(s);
 		return account_refuse(r->client->account, LIMIT_UNSENT,
 				      ", requests that wait among them", failure);

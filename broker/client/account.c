@@ -13,6 +13,7 @@
 
 #include <share/error.h>
 
+#include "base/mutation.h"
 #include "broker/client/account.h"
 #include "broker/client/fair_share.h"
 #include "broker/client/inside.h"
@@ -216,6 +217,17 @@ bool account_take(struct account *a, enum limit_kind resource, uint64_t amount, 
 bool account_has_room(const struct account *a, enum limit_kind resource, uint64_t amount)
 {
 	return has_room(a, resource, amount, 0);
+}
+
+bool account_bears(const struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	uint64_t all = a->used[resource] + amount;
+	/* with what is beside its bytes */
+	uint64_t price = limit_is_size(resource) ? 2 * all : price_of(resource, all, 0);
+
+	return has_room(a, resource, amount, 0) &&
+	       (has_room(a, LIMIT_MEMORY, price_of(resource, amount, amount), 0) ||
+		price <= least_of(LIMIT_MEMORY, a->all->total[LIMIT_MEMORY]) || MUTATION(bear_all));
 }
 
 bool account_lacks_memory(const struct account *a, enum limit_kind resource)

@@ -37,6 +37,9 @@ bool account_may_add(struct account *a, enum limit_kind resource, uint64_t amoun
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);
 /* By its limit alone, whatever there is of the broker's memory. */
 bool account_has_room(const struct account *a, enum limit_kind resource, uint64_t amount);
+/* What ends a connection when it is refused, which nobody deserves for what others have: there is
+ * memory of the broker left, or of this alone the user has no more than everybody may have. */
+bool account_bears(const struct account *a, enum limit_kind resource, uint64_t amount);
 /* What was refused last of this was refused for that alone. */
 bool account_lacks_memory(const struct account *a, enum limit_kind resource);
 /* Bytes of LIMIT_MEMORY, for what cannot be refused: it leaves less for the rest. */

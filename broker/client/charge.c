@@ -10,11 +10,6 @@
 #define OWN_UNIT     16u
 _Static_assert(LIMIT_KINDS <= RESOURCE_MAX, "a charge has room for all kinds");
 
-bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)
-{
-	return charge_take_beyond(c, a, resource, amount, 0);
-}
-
 static uint64_t units_of(uint64_t own)
 {
 	return (own + OWN_UNIT - 1) / OWN_UNIT;
@@ -27,22 +22,33 @@ void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount, uin
 	c->own = units_of(own) & OWN_MAX;
 }
 
-static void set(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)
+static void set(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount,
+		uint64_t own)
 {
 	*c = (struct charge){.account = account_ref(a)};
-	charge_say(c, resource, amount, 0);
+	charge_say(c, resource, amount, own);
+}
+
+bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
+			uint64_t amount, uint64_t own, uint64_t beyond)
+{
+	uint64_t units = units_of(own);
+
+	if (units > OWN_MAX || !account_take(a, resource, amount, units * OWN_UNIT, beyond))
+		return false;
+	set(c, a, resource, amount, own);
+	return true;
 }
 
 bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource,
 		      uint64_t amount, uint64_t own)
 {
-	uint64_t units = units_of(own);
+	return charge_take_beyond(c, a, resource, amount, own, 0);
+}
 
-	if (units > OWN_MAX || !account_take(a, resource, amount, units * OWN_UNIT, 0))
-		return false;
-	set(c, a, resource, amount);
-	c->own = units & OWN_MAX;
-	return true;
+bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	return charge_take_with(c, a, resource, amount, 0);
 }
 
 void charge_return_own(struct charge *c)
@@ -52,22 +58,13 @@ void charge_return_own(struct charge *c)
 	c->own = 0;
 }
 
-bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
-			uint64_t amount, uint64_t beyond)
-{
-	if (!account_take(a, resource, amount, 0, beyond))
-		return false;
-	set(c, a, resource, amount);
-	return true;
-}
-
 bool charge_take_unasked(struct charge *c, struct account *a, enum limit_kind resource,
-			 uint64_t amount)
+			 uint64_t amount, uint64_t own)
 {
 	if (!account_has_room(a, resource, amount))
 		return false;
-	account_must_take(a, resource, amount, 0);
-	set(c, a, resource, amount);
+	set(c, a, resource, amount, own);
+	account_must_take(a, resource, amount, c->own * OWN_UNIT);
 	return true;
 }
 
@@ -98,6 +95,6 @@ void charge_split(struct charge *c, uint64_t amount, struct charge *part)
 	*part = (struct charge){0};
 	if (!c->account)
 		return;
-	set(part, c->account, (enum limit_kind)c->resource, n);
+	set(part, c->account, (enum limit_kind)c->resource, n, 0);
 	c->amount -= part->amount;
 }

@@ -30,11 +30,11 @@ bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resou
 void charge_return_own(struct charge *c);
 /* The same, but so much beyond the limit may be used, and any memory of the broker. */
 bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
-			uint64_t amount, uint64_t beyond);
+			uint64_t amount, uint64_t own, uint64_t beyond);
 /* The same within the limit, but of any memory of the broker: for what ends a connection when it is
- * refused, which nobody deserves for what others have. */
+ * refused. Who asks account_bears() before bounds it. */
 bool charge_take_unasked(struct charge *c, struct account *a, enum limit_kind resource,
-			 uint64_t amount);
+			 uint64_t amount, uint64_t own);
 void charge_return(struct charge *c);
 /* What it is for, of one that is kept in another form. @own: see charge_take_with(). */
 void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount, uint64_t own);

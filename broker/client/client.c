@@ -92,11 +92,12 @@ static bool charge_connection(struct client *c, unsigned beyond)
 	    !account_may_add(c->account, LIMIT_MEMORY, PRICE_TIMELINES + peer_size(&c->peer)))
 		return false;
 	c->admission.lacks = LIMIT_CONNECTIONS;
-	if (!charge_take_beyond(&c->admission.connection, c->account, LIMIT_CONNECTIONS, 1, beyond))
+	if (!charge_take_beyond(&c->admission.connection, c->account, LIMIT_CONNECTIONS, 1, 0,
+				beyond))
 		return false;
 	c->admission.lacks = LIMIT_DESCRIPTORS;
 	if (charge_take_beyond(&c->admission.descriptors, c->account, LIMIT_DESCRIPTORS,
-			       CLIENT_DESCRIPTORS, beyond * CLIENT_DESCRIPTORS)) {
+			       CLIENT_DESCRIPTORS, 0, beyond * CLIENT_DESCRIPTORS)) {
 		account_must_add(c->account, peer_size(&c->peer));
 		return true;
 	}

@@ -171,7 +171,7 @@ void connection_free(struct connection *c)
 	account_ref(c->account);
 	/* the socket stays open, so who does not read must not have more of them than clients */
 	charge_split(&c->client->admission.descriptors, 1, &c->charge_socket);
-	charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS, 1, UINT64_MAX / 2);
+	charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS, 1, 0, UINT64_MAX / 2);
 	c->client = NULL;
 	connection_wait_until_received(c);
 }

@@ -18,6 +18,7 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/deferred.h"
+#include "broker/client/price.h"
 #include "broker/client/request.h"
 
 /* How many are handled again in a turn of the loop: some answers are pages of reports, and others
@@ -92,6 +93,7 @@ void request_defer(struct request *r, struct deferred_list *list)
 		return;
 	if (!charge_take_beyond(&p->charge, r->client->account, LIMIT_UNSENT,
 				sizeof(*p) + p->size + AGAIN_BYTES,
+				OWN_OF_PRICE(sizeof(*p)) + p->size,
 				request_may_operate(r->client) ? OPERATORS_BEYOND : 0)) {
 		deferred_free(p);
 		request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");

@@ -2,19 +2,25 @@
 
 #include "broker/client/price.h"
 #include "base/mutation.h"
+#include "broker/journal/journal.h"
 
-/* Bytes lie in the memory of the broker and in the journal, whose entries have some sizes only. */
+#define LARGE      4096
+#define OF_RECORDS 32 /* what is beside these bytes in their record */
+
+/* Bytes lie in the memory of the broker and in the journal, whose entries have some sizes only; and
+ * of large ones few have room in one of its chunks. */
 static uint64_t twice(uint64_t bytes)
 {
-	return 2 * bytes + bytes / 8;
+	return bytes + (bytes < LARGE ? bytes + bytes / 8 : journal_taken_by(bytes + OF_RECORDS));
 }
 
-/* For each of what is counted; and of what is measured in bytes, beside these. */
+/* For each of what is counted; and of what is measured in bytes, beside these. What waits is
+ * limited by bytes that stand for work as well, so its price is that of its own bytes. */
 static const uint32_t each[LIMIT_KINDS] = {
     [LIMIT_CONNECTIONS] = 1500, [LIMIT_LEASES] = 86,     [LIMIT_NAMES] = 315,
     [LIMIT_TOKENS] = 480,       [LIMIT_WATCHES] = 145,   [LIMIT_WAITS] = 300,
     [LIMIT_POOLS] = 9600,       [LIMIT_METADATA] = 60,   [LIMIT_UNSENT] = 120,
-    [LIMIT_EVENTS] = 512,       [LIMIT_CHANNELS] = 1625, [LIMIT_FENCES] = 140,
+    [LIMIT_EVENTS] = 450,       [LIMIT_CHANNELS] = 1625, [LIMIT_FENCES] = 140,
     [LIMIT_SEGMENTS] = 540,
 };
 
@@ -24,8 +30,9 @@ uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own
 		return 0;
 	switch (resource) {
 	case LIMIT_METADATA:
-	case LIMIT_UNSENT:
 		return each[resource] + twice(amount);
+	case LIMIT_UNSENT:
+		return each[resource] + twice(of_its_own);
 	default:
 		return each[resource] * amount + twice(of_its_own);
 	}

@@ -20,12 +20,13 @@ uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own
 /* As many bytes of its own have this price. */
 #define OWN_OF_PRICE(price) ((price)*8 / 17)
 /* What is counted by nothing else. */
-#define PRICE_TIMELINES  8800u /* the page and its record: they may outlive their client */
-#define PRICE_OPEN_POOL  200u  /* what a client has of it beside buffers included */
-#define PRICE_POSSESSION 24u   /* of a segment, by a client */
-#define PRICE_CLAIM      160u  /* of a consumer on a producer */
-#define PRICE_ENTRY      128u  /* a message that was taken over, for each consumer that has it */
-#define PRICE_KEPT       72u   /* the same, whoever has it, and its place in a table */
-#define PRICE_ORPHAN     264u  /* a message whose producer is gone, and its places in tables */
+#define PRICE_TIMELINES   8800u /* the page and its record: they may outlive their client */
+#define PRICE_OPEN_POOL   200u  /* what a client has of it beside buffers included */
+#define PRICE_POSSESSION  24u   /* of a segment, by a client */
+#define PRICE_EVENT_LEASE 96u
+#define PRICE_CLAIM       160u /* of a consumer on a producer */
+#define PRICE_ENTRY       128u /* a message that was taken over, for each consumer that has it */
+#define PRICE_KEPT        72u  /* the same, whoever has it, and its place in a table */
+#define PRICE_ORPHAN      264u /* a message whose producer is gone, and its places in tables */
 
 #endif

@@ -19,6 +19,7 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/inside.h"
+#include "broker/client/price.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
@@ -95,7 +96,10 @@ static int own_fds(struct fd_list *fds)
 
 static bool pay(struct client *c, struct queued *q)
 {
-	return charge_take_unasked(&q->charge, c->account, LIMIT_UNSENT, sizeof(*q) + q->size) &&
+	uint64_t size = sizeof(*q) + q->size, own = OWN_OF_PRICE(sizeof(*q)) + q->size;
+
+	return account_bears(c->account, LIMIT_UNSENT, size) &&
+	       charge_take_unasked(&q->charge, c->account, LIMIT_UNSENT, size, own) &&
 	       charge_take(&q->charge_descriptors, c->account, LIMIT_DESCRIPTORS, q->fds.n);
 }
 

@@ -51,7 +51,8 @@ static int charge_again(struct broker *b, struct ipc_event *e)
 	if (!e->id && !e->wedged)
 		return 0;
 	account = account_get(b->accounts, e->uid);
-	taken = account && charge_take(&e->charge, account, LIMIT_EVENTS, 1);
+	taken = account && charge_take_with(&e->charge, account, LIMIT_EVENTS, 1,
+					    e->name ? strlen(e->name) : 0);
 	account_unref(account);
 	return taken ? 0 : -ENOMEM;
 }

@@ -8,7 +8,9 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
@@ -113,6 +115,10 @@ void handle_event_open(struct request *r)
 	if (ipc_event_is_lost(e)) {
 		request_fail(r, SHARE_ESTALE,
 			     "the event has ended with its agent, which had to be replaced");
+		return;
+	}
+	if (!account_may_add(r->client->account, LIMIT_MEMORY, PRICE_EVENT_LEASE)) {
+		request_fail_quota(r, LIMIT_MEMORY, "");
 		return;
 	}
 	lease = ipc_event_lease(e, r->client);

@@ -17,6 +17,7 @@
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/price.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
@@ -173,7 +174,7 @@ int ipc_event_take(struct device *d, struct client *client, const void *name, si
 		return -EIO;
 	if (name_size > 0 && !(copy = strndup(name, name_size)))
 		return -ENOMEM;
-	if (!charge_take(&e->charge, client->account, LIMIT_EVENTS, 1)) {
+	if (!charge_take_with(&e->charge, client->account, LIMIT_EVENTS, 1, name_size)) {
 		free(copy);
 		return IPC_EVENT_QUOTA;
 	}
@@ -249,6 +250,7 @@ void event_lease_attach(struct event_lease *lease)
 	LIST_INSERT_HEAD(&lease->event->leases, lease, of_event);
 	LIST_INSERT_HEAD(&lease->client->events, lease, of_client);
 	lease->client->holds.events++;
+	account_must_add(lease->client->account, PRICE_EVENT_LEASE);
 }
 
 struct event_lease *ipc_event_lease(struct ipc_event *e, struct client *client)
@@ -290,6 +292,7 @@ void ipc_event_return(struct event_lease *lease, uint32_t count, bool died)
 	LIST_REMOVE(lease, of_event);
 	LIST_REMOVE(lease, of_client);
 	lease->client->holds.events--;
+	account_give_back(lease->client->account, PRICE_EVENT_LEASE);
 	journal_drop(d->broker->journal, &lease->record);
 	free(lease);
 	if (!LIST_EMPTY(&e->leases))

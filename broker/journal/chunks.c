@@ -62,6 +62,13 @@ uint32_t chunk_entries(uint32_t entry_size)
 	return (uint32_t)((CHUNK_SIZE - sizeof(struct chunk)) / entry_size);
 }
 
+uint64_t journal_taken_by(size_t size)
+{
+	uint32_t entry_size = size_of_class(class_of(sizeof(uint32_t) + size));
+
+	return chunk_span(entry_size) * CHUNK_SIZE / chunk_entries(entry_size);
+}
+
 uint64_t chunks_word(uint32_t n)
 {
 	return (uint64_t)sum_of(FIRST_CHUNK, &n, sizeof(n)) << 32 | n;

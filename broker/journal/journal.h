@@ -38,9 +38,8 @@ int journal_new(int fd, struct journal **out, char *why, size_t why_size);
 /* The same of one that is in use: what the caller does with it happens to a copy. While it is
  * opened, nobody may write to it. */
 int journal_copy(int fd, struct journal **out, char *why, size_t why_size);
-void journal_free(struct journal *j); /* the memory stays */
-/* Whether anything was ever committed in it before it was opened. */
-bool journal_is_old(const struct journal *j);
+void journal_free(struct journal *j);         /* the memory stays */
+bool journal_is_old(const struct journal *j); /* it had a commit before it was opened */
 
 /* A record, new if *record is 0, says this from the next commit on. *record may change, as a record
  * of another size lies elsewhere. */
@@ -94,6 +93,7 @@ bool journal_raise_layout(struct journal *j);
 
 uint64_t journal_size(const struct journal *j);   /* bytes of memory that it has for records */
 uint64_t journal_vacant(const struct journal *j); /* those of them that no record has */
+uint64_t journal_taken_by(size_t size);           /* those that a record of this size has */
 /* Records of a type, with those that are not committed yet. */
 uint32_t journal_count(const struct journal *j, enum record_type type);
 

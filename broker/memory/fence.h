@@ -79,8 +79,9 @@ struct fence_set;
 #define FENCE_SET_OF_ONE_MAX 4096
 
 /* Whether @f's owner may add it: it pays for that, and for the copy of a set that others have. What
- * is reached counts until @set is pruned. */
-bool fence_set_may_add(const struct fence_set *set, const struct fence *f);
+ * is reached counts until @set is pruned. @instead: of what it gives back, which has cost as much.
+ */
+bool fence_set_may_add(const struct fence_set *set, const struct fence *f, bool instead);
 /* Consumes @set and @f. Cannot fail: without memory the result is a set that is never reached, and
  * the memory it gates stays unused until its segment goes, which is safe. Does not look for what is
  * reached in @set: who adds again and again prunes it first. */

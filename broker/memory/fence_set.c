@@ -31,7 +31,7 @@ static void pay(struct entry *e, struct account *account)
 	struct charge charge = {.account = NULL};
 
 	if (account)
-		charge_take_unasked(&charge, account, LIMIT_FENCES, 1);
+		charge_take_unasked(&charge, account, LIMIT_FENCES, 1, 0);
 	e->payer = charge.account;
 }
 
@@ -249,7 +249,7 @@ static struct fence_set *make_room(struct fence_set *set, struct account *payer)
 	return s;
 }
 
-bool fence_set_may_add(const struct fence_set *set, const struct fence *f)
+bool fence_set_may_add(const struct fence_set *set, const struct fence *f, bool instead)
 {
 	struct account *account = f->timelines ? f->timelines->account : NULL;
 	uint64_t more = 1, of_one = 0;
@@ -265,7 +265,10 @@ bool fence_set_may_add(const struct fence_set *set, const struct fence *f)
 	}
 	if (set && set->refs > 1)
 		more += set->n;
-	return of_one < FENCE_SET_OF_ONE_MAX && account_has_room(account, LIMIT_FENCES, more);
+	if (of_one >= FENCE_SET_OF_ONE_MAX)
+		return false;
+	return instead ? account_has_room(account, LIMIT_FENCES, more)
+		       : account_bears(account, LIMIT_FENCES, more);
 }
 
 struct fence_set *fence_set_add(struct fence_set *set, struct fence *f)

@@ -22,6 +22,7 @@
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
 #include "broker/client/deferred.h"
+#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
 #include "broker/monitor/monitor.h"
@@ -309,7 +310,8 @@ static int monitor_new(struct client *client, struct failure *failure)
 		return failure_no_memory(failure, "the broker");
 	if (!charge_take(&m->charge, client->account, LIMIT_WATCHES, 1))
 		r = account_refuse(client->account, LIMIT_WATCHES, "", failure);
-	else if (!charge_take(&m->charge_room, client->account, LIMIT_UNSENT, sizeof(*m)))
+	else if (!charge_take_with(&m->charge_room, client->account, LIMIT_UNSENT, sizeof(*m),
+				   OWN_OF_PRICE(sizeof(*m))))
 		r = account_refuse(client->account, LIMIT_UNSENT, ", what is watched among them",
 				   failure);
 	if (r != 0) {

@@ -384,6 +384,136 @@ static void release_all(int n)
 		check_ok(share_release(buffers[--n], NULL));
 }
 
+#define LONG 30000 /* bytes of an answer */
+
+/* A buffer that has so much metadata, for others to ask for. */
+static share_buffer *describe_at_length(share_pool *p, const char *name, size_t size)
+{
+	share_buffer *b = allocate(p, 1, NULL);
+	char *json = malloc(size + 16);
+
+	snprintf(json, size + 16, "{\"a\": \"%0*d\"}", (int)size, 0);
+	check_ok(share_metadata_set(b, json));
+	check_ok(share_publish(b, name, NULL));
+	free(json);
+	return b;
+}
+
+static void hold(struct raw *r, const char *name)
+{
+	struct wire_message m = {.type = WIRE_LOOKUP};
+
+	m.lookup.name = raw_text(name);
+	m.lookup.mode = SHARE_RDONLY;
+	raw_ask(r, &m, WIRE_GRANT);
+}
+
+/* Asks until the broker reads no more of it, as its answers are not read, or has ended it. */
+static void ask_on(struct raw *r, uint64_t buffer)
+{
+	struct wire_message m = {.type = WIRE_METADATA_GET, .metadata_get.buffer = buffer};
+
+	do
+		m.serial = ++r->serial;
+	while (raw_send(r, &m) == 0);
+}
+
+static void reads_nothing(struct child *self, void *data)
+{
+	static struct raw all[CONNECTIONS];
+
+	child_become(*(uid_t *)data, 0);
+	describe_at_length(open_pool(child_connect("reads nothing")), "uid/5001/long", LONG);
+	for (int i = 0; i < CONNECTIONS; i++) {
+		raw_open(&all[i], "reads nothing");
+		hold(&all[i], "uid/5001/long");
+	}
+	for (int i = 0; i < CONNECTIONS; i++)
+		ask_on(&all[i], all[i].m.grant.buffer);
+	/* there is none for the last one's any more */
+	raw_farewell(&all[CONNECTIONS - 1]);
+	child_point(self, "has all");
+}
+
+/* What nobody holds is taken away: the answers, with the connection that does not read them. */
+Test(broker_memory, answers_that_nobody_reads_are_no_more_than_their_user_may_have)
+{
+	struct child *greedy;
+
+	skip_unless_root();
+	greedy = child_start(reads_nothing, &(uid_t){GREEDY});
+	child_wait(greedy, "has all");
+	check(used_by(client, GREEDY, "broker_memory") > MIB);
+	check(used_by(client, GREEDY, "broker_memory") <= 2 * MIB);
+	child_finish(child_start(is_served, &(uid_t){5002}));
+	child_kill(greedy);
+	until(used_by(client, GREEDY, "broker_memory") <= 0);
+}
+
+/* A few answers may wait in any case. */
+Test(broker_memory, who_has_as_much_as_it_may_have_may_read_its_answers_late)
+{
+	share_client *c = connect_as("full");
+	share_pool *p = open_pool(c);
+	static struct raw late;
+	share_buffer *some;
+	uint32_t first;
+	int n;
+
+	broker_write_config(CONFIG("16MiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	some = describe_at_length(p, "some", 2000);
+	raw_open(&late, "reads late");
+	hold(&late, "some");
+	n = fill(p, 64);
+	first = late.serial;
+	ask_on(&late, late.m.grant.buffer);
+	until(used_of(client, "unsent") > 0);
+	for (uint32_t i = first + 1; i < late.serial; i++) { /* the last one was not sent */
+		check(raw_receive(&late, HARNESS_LIMIT_MS) == RAW_MESSAGE);
+		check_eq(late.m.type, WIRE_METADATA);
+	}
+	raw_ask(&late, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&late);
+	check_ok(share_release(some, NULL));
+	release_all(n);
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+/* What it gives back may be behind its work, as that costs no more; what it keeps is refused. */
+Test(broker_memory, who_has_as_much_as_it_may_have_says_of_little_what_it_works_on)
+{
+	struct wire_message m = {.type = WIRE_RELEASE};
+	share_client *c = connect_as("full");
+	share_pool *p = open_pool(c);
+	static struct raw r;
+	int n, said = 0;
+
+	raw_open(&r, "works");
+	m.release.buffer = raw_alloc(&r, raw_pool(&r, "default"), 1);
+	n = fill(p, 64);
+	broker_write_config(CONFIG("1MiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	m.release.value = 1;
+	for (unsigned slot = 1; slot < TIMELINE_SLOTS - 1; slot++) {
+		m.release.timeline = WIRE_TIMELINE(r.page_id, slot);
+		raw_request(&r, &m);
+		said += r.m.type == WIRE_DONE;
+		if (r.m.type != WIRE_DONE)
+			check_error(r.m.error.error, SHARE_EQUOTA);
+	}
+	check(said > 0 && said <= (int)(MIB / 64 / 140));
+	m.release.count = 1;
+	m.release.timeline = WIRE_TIMELINE(r.page_id, TIMELINE_SLOTS - 1);
+	raw_ask(&r, &m, WIRE_DONE);
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+	release_all(n);
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
 /* Its connection would end with a release that is refused. */
 Test(broker_memory, who_has_as_much_as_it_may_have_gives_back_behind_its_work)
 {

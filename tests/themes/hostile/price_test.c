@@ -12,10 +12,12 @@
 
 #include <share/admin.h>
 #include <share/channel.h>
+#include <share/event.h>
 
 #include "broker/client/price.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
+#include "tests/support/kinds.h"
 #include "tests/support/raw_channel.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -34,9 +36,11 @@ static void start(void)
 {
 	if (SANITIZED)
 		criterion_skip_test("a sanitizer's memory is not the broker's");
-	fixture_start_with(
+	kinds_start_on(
+	    "",
 	    "{\"create_pools\": [\"*\"], \"limits\": {\"watches\": 100000, \"waits\": 100000,"
-	    " \"pools\": 10000, \"channels\": 10000, \"connections\": 10000},"
+	    " \"events\": 10000, \"unsent\": \"1GiB\", \"pools\": 10000, \"channels\": 10000, "
+	    "\"connections\": 10000},"
 	    " \"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"1GiB\","
 	    " \"segment_size\": \"256MiB\", \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}");
 	client = connect_as("measures");
@@ -199,6 +203,30 @@ static void hear(const share_name_event *event, void *data)
 	(void)event, (void)data;
 }
 
+Test(price, of_as_much_metadata_as_there_may_be)
+{
+	enum { SIZES = 3, N = 300 };
+	static const size_t sizes[SIZES] = {10000, 30000, 60000};
+	static share_buffer *described[SIZES * N];
+	struct state before;
+	char *text = calloc(1, 65536);
+
+	for (int i = 0; i < SIZES; i++) {
+		for (int n = 0; n < N; n++)
+			described[i * N + n] = allocate(pool, 512, NULL);
+		snprintf(text, 65536, "{\"a\": \"%0*d\"}", (int)sizes[i], 0);
+		before = now();
+		for (int n = 0; n < N; n++)
+			check_ok(share_metadata_set(described[i * N + n], text));
+		compare(&before, N, 0, "much metadata");
+	}
+	free(text);
+	for (int i = 0; i < SIZES * N; i++)
+		check_ok(share_release(described[i], NULL));
+	share_pool_close(pool);
+	share_disconnect(client);
+}
+
 Test(price, of_watches)
 {
 	static share_watch *watches[MANY];
@@ -236,6 +264,141 @@ Test(price, of_waits)
 	until(used_of(client, "waits") == MANY / 4);
 	compare(&before, MANY / 4, 0, "a wait");
 	raw_close(&raw);
+	share_pool_close(pool);
+	share_disconnect(client);
+}
+
+/* Until the broker reads no more of them, as it waits for its answers to be read. */
+static void ask_without_reading(struct raw *r, struct wire_message *m)
+{
+	int64_t before = used_of(client, "unsent");
+
+	while (used_of(client, "unsent") == before) {
+		m->serial = ++r->serial;
+		if (raw_send(r, m) < 0)
+			check_ok(share_ping(client));
+	}
+}
+
+/* It reads them after all. */
+static void read_all(struct raw *r, uint32_t n)
+{
+	while (n-- > 0)
+		check(raw_receive(r, HARNESS_LIMIT_MS) == RAW_MESSAGE);
+	raw_ask(r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(r);
+}
+
+/* Who does not read is answered what it has waited for. */
+Test(price, of_short_answers_that_wait)
+{
+	enum { N = 5, EACH = 2000 };
+	static struct raw all[N];
+	struct wire_message lookup = {.type = WIRE_LOOKUP}, ping = {.type = WIRE_PING};
+	share_buffer *b = allocate(pool, 1, NULL);
+	struct state before;
+	uint32_t first[N];
+
+	for (int i = 0; i < N; i++) {
+		raw_open(&all[i], "reads nothing");
+		first[i] = all[i].serial;
+	}
+	before = now();
+	lookup.lookup.name = raw_text("late");
+	lookup.lookup.mode = SHARE_RDONLY;
+	lookup.lookup.timeout = -1;
+	for (int i = 0; i < N; i++) {
+		for (int n = 0; n < EACH; n++) {
+			lookup.serial = ++all[i].serial;
+			while (raw_send(&all[i], &lookup) < 0)
+				check_ok(share_ping(client));
+		}
+		until(used_of(client, "waits") == (i + 1) * EACH);
+		ask_without_reading(&all[i], &ping);
+	}
+	check_ok(share_publish(b, "late", NULL));
+	until(used_of(client, "waits") == 0);
+	compare(&before, N * EACH, 0, "a short answer that waits");
+	for (int i = 0; i < N; i++)
+		read_all(&all[i], all[i].serial - first[i]);
+	check_ok(share_release(b, NULL));
+	share_pool_close(pool);
+	share_disconnect(client);
+}
+
+Test(price, of_long_answers_that_wait)
+{
+	enum { N = 40, SIZE = 60000 };
+	static struct raw all[N];
+	struct wire_message lookup = {.type = WIRE_LOOKUP}, get = {.type = WIRE_METADATA_GET};
+	share_buffer *b = allocate(pool, 1, NULL);
+	char *text = calloc(1, SIZE);
+	struct state before;
+	uint32_t first[N];
+	int64_t had;
+
+	memset(text, ' ', SIZE - 1);
+	text[0] = '{';
+	text[SIZE - 2] = '}';
+	check_ok(share_metadata_set(b, text));
+	check_ok(share_publish(b, "target", NULL));
+	lookup.lookup.name = raw_text("target");
+	lookup.lookup.mode = SHARE_RDONLY;
+	for (int i = 0; i < N; i++) {
+		raw_open(&all[i], "reads nothing");
+		raw_ask(&all[i], &lookup, WIRE_GRANT);
+		first[i] = all[i].serial;
+	}
+	get.metadata_get.buffer = all[0].m.grant.buffer;
+	before = now();
+	had = used_of(client, "unsent");
+	for (int i = 0; i < N; i++)
+		ask_without_reading(&all[i], &get);
+	compare(&before, (used_of(client, "unsent") - had) / SIZE, 0, "a long answer that waits");
+	for (int i = 0; i < N; i++)
+		read_all(&all[i], all[i].serial - first[i]);
+	free(text);
+	check_ok(share_release(b, NULL));
+	share_pool_close(pool);
+	share_disconnect(client);
+}
+
+/* An event with the lease of who has made it, and then that of another process. */
+Test(price, of_interprocess_events)
+{
+	enum { N = 4000 };
+	static share_event *events[N], *again[N];
+	share_event_options options = SHARE_EVENT_OPTIONS_INIT;
+	share_client *other = connect_as("other");
+	struct state before;
+	char name[64];
+	int r;
+
+	r = share_event_create(client, NULL, &events[0]);
+	if (r == SHARE_ENODEV || r == SHARE_ENOTSUP)
+		criterion_skip_test("there are no events here");
+	check_ok(r);
+	share_event_release(events[0]);
+	check_ok(share_ping(client));
+	fixture_uses_devices();
+	before = now();
+	for (int i = 0; i < N; i++) {
+		options.name = name;
+		snprintf(name, sizeof(name), "event %d", i);
+		check_ok(share_event_create(client, &options, &events[i]));
+	}
+	compare(&before, N, 0, "an event with its lease");
+	before = now();
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "event %d", i);
+		check_ok(share_event_open(other, name, &again[i]));
+	}
+	compare(&before, N, 0, "another lease of an event");
+	for (int i = 0; i < N; i++) {
+		share_event_release(again[i]);
+		share_event_release(events[i]);
+	}
+	share_disconnect(other);
 	share_pool_close(pool);
 	share_disconnect(client);
 }

@@ -271,6 +271,7 @@ l leave_no_part                   account_test
 l cost_nothing                    broker_memory_test
 l holes_cost_nothing              broker_memory_test
 l map_unpaid                      broker_memory_test
+l bear_all                        broker_memory_test
 l open_unpaid                     broker_memory_test
 j lease_not_noted                 restart_memory_test
 j gate_not_noted                  restart_memory_test
