@@ -137,9 +137,11 @@ static int wait_a_slice(int pidfd)
 /* Who serves waits for it, and so do all that it serves. So one that does not get on has the time
  * of a broker that does not, and one that does has more, as there may be much to take over.
  * Returns 0 when it takes too long, and says so. */
-static int wait_while_it_gets_on(const struct kept_health *h, int pidfd, char why[static KEPT_TEXT])
+static int wait_while_it_gets_on(const struct state *s, int pidfd, char why[static KEPT_TEXT])
 {
-	const unsigned hang_ms = rehearsal_hang_ms(h), most_ms = REHEARSAL_HANGS * hang_ms;
+	const struct kept_health *h = s->keeper.health;
+	const struct rehearsal_time most = rehearsal_most(h, s->own[OWN_JOURNAL]);
+	const unsigned hang_ms = rehearsal_hang_ms(h);
 	const uint64_t begin_ms = clock_ms();
 	struct silence silence;
 	int r;
@@ -151,9 +153,11 @@ static int wait_while_it_gets_on(const struct kept_health *h, int pidfd, char wh
 			snprintf(why, KEPT_TEXT, "it has not moved for %u ms (hang_ms)", hang_ms);
 			break;
 		}
-		if (clock_ms() - begin_ms >= most_ms) {
-			snprintf(why, KEPT_TEXT, "it was not done after %u ms (%d times hang_ms)",
-				 most_ms, REHEARSAL_HANGS);
+		if (clock_ms() - begin_ms >= most.ms) {
+			snprintf(why, KEPT_TEXT,
+				 "it was not done after %u ms (twice hang_ms, and %d ms for each "
+				 "of %u MiB of journal)",
+				 most.ms, REHEARSAL_MIB_MS, most.mib);
 			break;
 		}
 	}
@@ -161,10 +165,10 @@ static int wait_while_it_gets_on(const struct kept_health *h, int pidfd, char wh
 }
 
 /* Without an answer in time it is none. */
-static int wait_for_rehearsal(const struct kept_health *h, pid_t pid, char why[static KEPT_TEXT])
+static int wait_for_rehearsal(const struct state *s, pid_t pid, char why[static KEPT_TEXT])
 {
 	_cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	int status = 0, r = wait_while_it_gets_on(h, pidfd, why);
+	int status = 0, r = wait_while_it_gets_on(s, pidfd, why);
 
 	if (r <= 0) {
 		kill(pid, SIGKILL);
@@ -236,7 +240,7 @@ int broker_rehearse(struct state *s, char why[static KEPT_TEXT])
 		snprintf(why, KEPT_TEXT, "no process can be made for it");
 		return -EAGAIN;
 	}
-	r = wait_for_rehearsal(s->keeper.health, pid, why);
+	r = wait_for_rehearsal(s, pid, why);
 	crash_log(&s->keeper.health->crash_of_rehearsal, "rehearsal", pid);
 	if (r < 0) {
 		read_reason(said, why);

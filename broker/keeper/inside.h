@@ -50,8 +50,13 @@ static inline unsigned rehearsal_hang_ms(const struct kept_health *h)
 	return hang_ms && hang_ms < KEPT_HANG_MS ? hang_ms : KEPT_HANG_MS;
 }
 
-/* It takes at most so many times as long, also one that gets on. */
-#define REHEARSAL_HANGS 3
+/* One that gets on takes twice as long at most, and for each MiB of what there is to take over, in
+ * this journal, ten times as long as that takes on a machine that has nothing else to do. */
+#define REHEARSAL_MIB_MS 200
+struct rehearsal_time {
+	unsigned mib, ms;
+};
+struct rehearsal_time rehearsal_most(const struct kept_health *h, int journal); /* silence.c */
 
 /* What a broker says. Each is answered with the same, and the same serial. */
 enum kept_word {

@@ -36,7 +36,7 @@ struct closing_later {
 static struct {
 	struct kept_table *table;
 	struct kept_health *health;
-	int socket;
+	int socket, journal;
 	uint64_t serial; /* of the last message */
 	uint64_t late;   /* of the one that the keeper has not answered in time; 0: of none */
 	uint32_t late_word;
@@ -67,6 +67,7 @@ void kept_init(const struct keeper *k)
 	mine.table = k->table;
 	mine.health = k->health ? k->health : &nobodys;
 	mine.socket = k->broker;
+	mine.journal = k->journal;
 	mine.serial = k->serial;
 	mine.rehearses = k->rehearses;
 	beat_at(mine.rehearses ? &mine.health->beat_of_rehearsal : &mine.health->beat);
@@ -132,7 +133,7 @@ static int64_t patience(uint32_t word)
 
 	ms = 3 * (hang_ms ? hang_ms : KEPT_HANG_MS);
 	if (word == KEPT_REHEARSE)
-		ms += REHEARSAL_HANGS * rehearsal_hang_ms(mine.health);
+		ms += rehearsal_most(mine.health, mine.journal).ms;
 	return deadline_from((int)ms);
 }
 
@@ -298,8 +299,17 @@ int kept_rehearse(char why[static KEPT_TEXT])
 {
 	static const char said[] = "share-broker: error: ";
 	struct kept_message m = {.word = KEPT_REHEARSE};
-	int r = mine.table ? ask(&m, NULL, 0) : -ENOTSUP;
+	struct rehearsal_time most;
+	int r = -ENOTSUP;
 
+	if (mine.table) {
+		most = rehearsal_most(mine.health, mine.journal);
+		log_info(
+		    "the program on the disk rehearses, for %u ms at most, as there are %u "
+		    "MiB of journal to take over: requests wait meanwhile",
+		    most.ms, most.mib);
+		r = ask(&m, NULL, 0);
+	}
 	m.text[KEPT_TEXT - 1] = '\0';
 	snprintf(why, KEPT_TEXT, "%s",
 		 strncmp(m.text, said, strlen(said)) ? m.text : m.text + strlen(said));

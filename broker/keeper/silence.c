@@ -6,14 +6,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "broker/keeper/inside.h"
 #include "broker/log/log.h"
 
 /* As often as this, and more often if less time is given. */
 #define LOOK_MS   1000
 #define LOOKS_MIN 15
 #define LATE_MS   500
+
+struct rehearsal_time rehearsal_most(const struct kept_health *h, int journal)
+{
+	struct rehearsal_time most = {.mib = 0};
+	struct stat st;
+
+	/* what is in use of the file, which is address space for the most part */
+	if (fstat(journal, &st) == 0)
+		most.mib = (unsigned)(((uint64_t)st.st_blocks * 512) >> 20);
+	most.ms = 2 * rehearsal_hang_ms(h) + REHEARSAL_MIB_MS * most.mib;
+	return most;
+}
 
 unsigned silence_look_ms(unsigned hang_ms)
 {
