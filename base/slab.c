@@ -151,6 +151,20 @@ static bool grow_directory(struct slab *slab)
 	return true;
 }
 
+/* Of a slab that is as large as this, the pages of a chunk come at once, which takes less time than
+ * one after the other: what is to be taken over is made again while everybody waits. */
+#define CHUNKS_OF_A_LARGE_ONE 64u
+
+static void populate(const struct slab *slab, void *chunk)
+{
+#ifdef MADV_POPULATE_WRITE
+	if (slab->chunk_count >= CHUNKS_OF_A_LARGE_ONE) /* without it they come as ever */
+		madvise(chunk, CHUNK_ALIGNMENT, MADV_POPULATE_WRITE);
+#else
+	(void)slab, (void)chunk;
+#endif
+}
+
 static struct slab_chunk *add_chunk(struct slab *slab)
 {
 	bool again = slab->holes != NO_PLACE;
@@ -167,6 +181,7 @@ static struct slab_chunk *add_chunk(struct slab *slab)
 	if (!chunk)
 		return NULL;
 	assert(((uintptr_t)chunk & (CHUNK_ALIGNMENT - 1)) == 0);
+	populate(slab, chunk);
 	if (again)
 		slab->holes = slab->places[place].next;
 	else

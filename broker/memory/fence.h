@@ -78,9 +78,8 @@ struct fence_set;
 /* What one user may have in a set; more than its streams come to. */
 #define FENCE_SET_OF_ONE_MAX 4096
 
-/* Whether @f's owner may add it: it pays for that, and for the copy of a set that others have. What
- * is reached counts until @set is pruned. @instead: of what it gives back, which has cost as much.
- */
+/* Whether @f's owner may add it, @instead of what it gives back: it pays for that, and for the copy
+ * of a set that others have. What is reached counts until @set is pruned. */
 bool fence_set_may_add(const struct fence_set *set, const struct fence *f, bool instead);
 /* Consumes @set and @f. Cannot fail: without memory the result is a set that is never reached, and
  * the memory it gates stays unused until its segment goes, which is safe. Does not look for what is
