@@ -57,6 +57,17 @@ class _Array:
     def __int__(self) -> int:
         return int(self._numpy())
 
+    # As NumPy's; what is hashed is the object, as torch has it.
+
+    def __eq__(self, other: Any) -> Any:
+        return self._numpy() == other
+
+    def __ne__(self, other: Any) -> Any:
+        return self._numpy() != other
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
     @property
     def T(self) -> Array:
         """A view with its dimensions reversed."""

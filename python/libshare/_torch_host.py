@@ -23,6 +23,7 @@ from torch.utils.data._utils import collate, worker
 
 from . import _pickle
 from ._core import Array, Pool
+from ._errors import DisconnectedError
 from ._find import array_of, more_than_memory
 from ._stats import count
 
@@ -38,17 +39,35 @@ class _Carrier:
         self.address, self.name, self.timeout = address, name, timeout
         self._pool, self._pid = pool, os.getpid() if pool is not None else 0
 
+        self._ours = pool is None
+
     def pool(self) -> Pool | None:
+        """None: it cannot be had now. That is tried again with the next tensor."""
         if self._pid != os.getpid():
             with _lock:
                 if self._pid != os.getpid():
-                    self._pool = None
-                    try:
-                        self._pool = _pickle.client_of(self.address).pool(self.name, create=False)
-                    except Exception as e:
-                        _say(f"the pool {self.name!r} cannot be opened here: {e}")
-                    self._pid = os.getpid()
+                    self._pool = self._open()
+                    self._pid = os.getpid() if self._pool is not None else 0
+                    self._ours = True
         return None if self._pool is None or self._pool.closed else self._pool
+
+    def _open(self) -> Pool | None:
+        client = None
+        try:
+            client = _pickle.client_of(self.address)
+            return client.pool(self.name, create=False)
+        except Exception as e:
+            _say(f"the pool {self.name!r} cannot be opened here: {e}")
+            if client is not None and isinstance(e, DisconnectedError):
+                client.close()  # there is another one at the next try
+            return None
+
+    def failed(self, why: Exception) -> None:
+        """A connection that is lost stays so: what was opened here is opened anew."""
+        pool = self._pool
+        if self._ours and pool is not None and isinstance(why, DisconnectedError):
+            self._pid = 0
+            pool.client.close()
 
 
 _carrier: _Carrier | None = None
@@ -175,6 +194,8 @@ def _through(plain: torch.Tensor, array: Array | None, pool: Pool | None, kind: 
         token = array.export(mode="r" if array.readonly else "rw", uses=_pickle._uses, timeout=timeout)
     except Exception as e:
         _say(f"the pool cannot take them: {e}")
+        if _carrier is not None:
+            _carrier.failed(e)
         return _without_pool(plain, kind)
     count("torch", "sent in place" if lay_there else "sent by one copy")
     return _from_pool, (array.client.address, token, *kind)
@@ -198,6 +219,7 @@ def _stack(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
             out = ours.empty(pool, (len(batch), *first.shape), first.dtype)
         except Exception as e:
             _say(f"the pool cannot take them: {e}")
+            _carrier.failed(e)
         else:
             count("torch", "batches made in the pool")
             return torch.stack(batch, 0, out=out)

@@ -28,6 +28,7 @@ from ._errors import Error, NotFoundError
 _MAGIC = b"ShWghts1"
 _TAIL = struct.Struct("<Q8s")
 _ALIGNMENT = 256  # bytes; what CUDA's own allocators give at least
+_NAME_MAX = 255  # bytes; SHARE_NAME_MAX
 _PART_MAX = {"mempool": 4 << 30}  # beyond, the driver crashes who imports it
 
 #: What safetensors calls its dtypes.
@@ -190,6 +191,10 @@ def publish_weights(
     most = _PART_MAX.get(pool.kind)
     rows, sizes = _lay_out(sources, None if most is None else most - (1 << 20))
     parts_prefix = f"{name}.parts/{secrets.token_hex(8)}/"
+    longest = len(f"{parts_prefix}{len(sizes)}".encode())
+    if len(sizes) > 1 and longest > _NAME_MAX:
+        raise WeightsError(f"{name!r} is too long a name: {len(sizes)} buffers of these weights have names that begin with "
+                           f"it, and one of {len(name.encode()) - longest + _NAME_MAX} bytes leaves room for that")
     text = json.dumps(
         {"tensors": rows, "parts": len(sizes), "prefix": parts_prefix, "metadata": metadata},
         separators=(",", ":"),
@@ -205,7 +210,8 @@ def publish_weights(
             source.copy_into(to)
     last = arrays[-1]
     last[last.nbytes - len(tail) :].copy_from(tail)
-    old = [n.name for n in client.names(f"{name}.parts/")]
+    all_parts = f"{name}.parts/"
+    old = [n.name for n in client.names(all_parts)] if len(all_parts.encode()) <= _NAME_MAX else []
     for i, array in enumerate(arrays[:-1]):
         array.publish(f"{parts_prefix}{i}", persistent=persistent, mode="r")
     version = last.publish(name, persistent=persistent, mode="r")

@@ -48,6 +48,25 @@ def test_values_are_set_and_read_as_in_numpy(pool):
         a[0] = 1
 
 
+def test_arrays_are_compared_as_in_numpy_and_hashed_as_objects(pool):
+    x = np.arange(6).reshape(2, 3)
+    a, b = pool.array(x), pool.array(x)
+    b[1, 2] = 0
+    for other in (b, np.asarray(b), 4):
+        for found, right in ((a == other, x == np.asarray(other)), (other == a, x == np.asarray(other)),
+                             (a != other, x != np.asarray(other))):
+            assert isinstance(found, np.ndarray) and np.array_equal(found, right)
+    assert a[0, 1] == b[0, 1] and not a[1, 2] == b[1, 2]
+    assert {a: 1}[a] == 1 and a in {a} and b not in {a} and a in [a]
+    with pytest.raises(ValueError, match="ambiguous"):
+        assert b in [a]
+    with pytest.raises(TypeError, match="view"):
+        pool.zeros(3, "bfloat16") == 0  # noqa: B015
+    b.release()
+    with pytest.raises(libshare.ClosedError):
+        a == b  # noqa: B015
+
+
 @pytest.mark.parametrize(
     "name", "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bool complex64 complex128".split()
 )

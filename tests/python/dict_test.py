@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import libshare
+import libshare.weights
 
 
 def test_a_dict_of_arrays_is_found_as_one(client, pool):
@@ -73,6 +74,27 @@ def test_who_publishes_something_else_is_told_what_to_do(client, pool):
     pyarrow = pytest.importorskip("pyarrow")
     with pytest.raises(TypeError, match="libshare.arrow.publish"):
         pool.publish("x", pyarrow.table({"a": [1]}))
+
+
+@pytest.mark.parametrize("length", [246, 247, 248, 255])
+def test_a_name_may_be_as_long_as_names_are(client, pool, length, monkeypatch):
+    name = "ä" * (length // 2) + "x" * (length % 2)
+    for i in range(2):
+        pool.publish(name, {"a": np.full(3, i)})
+        assert np.asarray(client.lookup_dict(name, timeout=0)["a"]).tolist() == [i] * 3
+    # what has several buffers needs room for their names
+    monkeypatch.setitem(libshare.weights._PART_MAX, "host", (1 << 20) + 512)
+    with pytest.raises(libshare.weights.WeightsError, match="too long.*one of 230 bytes"):
+        pool.publish(name, {"a": np.zeros(600, np.uint8), "b": np.zeros(600, np.uint8)})
+    assert np.asarray(client.lookup_dict(name, timeout=0)["a"]).tolist() == [1] * 3
+    name = "x" * 230
+    pool.publish(name, {"a": np.zeros(600, np.uint8), "b": np.ones(600, np.uint8)})
+    assert np.asarray(client.lookup_dict(name, timeout=0)["b"]).sum() == 600
+
+
+def test_a_name_that_is_too_long_is_called_so(client, pool):
+    with pytest.raises(libshare.InvalidArgumentError, match="1 to 255 bytes"):
+        pool.publish("x" * 256, {"a": np.zeros(3)})
 
 
 def test_tensors_of_torch_are_taken(client, pool):

@@ -16,6 +16,7 @@ import warnings
 import pytest
 
 import libshare
+from conftest import until
 from torch_host import LIMIT, N, counts, in_pool, lt, needs_torch, pool, servers, torch  # noqa: F401
 
 pytestmark = needs_torch
@@ -280,6 +281,43 @@ def test_a_tensor_that_nobody_receives_goes_with_its_time_limit(client, pool):
     multiprocessing.reduction.ForkingPickler.dumps(torch.ones(N))
     while client.inspect("tokens"):
         os.sched_yield()
+
+
+def sent():
+    return multiprocessing.reduction.ForkingPickler.loads(multiprocessing.reduction.ForkingPickler.dumps(torch.ones(N)))
+
+
+def test_a_pool_that_is_not_there_yet_is_tried_again(client, pool):
+    with client.pool("later", kind="host") as later:
+        enter = lt.worker_init(later)
+    enter(0)  # its pool went with who had made it
+    with pytest.warns(RuntimeWarning, match="'later' cannot be opened here"):
+        assert not in_pool(sent())
+    assert not in_pool(sent())
+    with client.pool("later", kind="host"):
+        assert in_pool(sent())
+        assert counts() == {"received elsewhere": 2, "sent by value, as the pool could not take it": 2,
+                            "received": 1, "sent by one copy": 1}
+
+
+def lose(address, pipe):
+    libshare.torch._torch_host.WorkerInit(address, "test")(0)  # as a worker of a loader has it
+    pipe.send(in_pool(sent()))
+    pipe.recv()
+    with pytest.warns(RuntimeWarning, match="cannot take them"):
+        until(lambda: not in_pool(sent()))
+    pipe.send(in_pool(sent()))
+
+
+def test_a_pool_whose_connection_was_lost_is_opened_anew(broker, pool, context, start):
+    pipe, theirs = context.Pipe()
+    child = start(lose, broker.address, theirs)
+    assert pipe.recv() is True
+    for row in broker.inspect("clients"):
+        if row["pid"] == child.pid:
+            broker.drop(row["client"])
+    pipe.send("go on")
+    assert pipe.recv() is True
 
 
 def learn(address, queue, count):
