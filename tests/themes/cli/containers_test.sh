@@ -61,6 +61,14 @@ for own in --pid\ --fork --ipc --net --mount --user '--user --pid --fork --mount
 	check "a program with its own namespaces ($own) does all it does elsewhere" unshare $own cli-probed
 	n=$((n + 1))
 done
+# as packaging/share-cdi.json mounts it
+cat >"$scratch/read-only" <<'END'
+mount --bind "$1" "$1" && mount -o remount,bind,ro,nosuid,nodev,noexec "$1" || exit 1
+! touch "$1/file" 2>/dev/null && exec cli-probed
+END
+check "a program does all it does elsewhere where the folder of the socket is mounted for reading only" \
+	unshare --user --map-root-user --mount sh "$scratch/read-only" "$scratch"
+n=$((n + 1))
 # each time its number and its user are those of the host
 check "the broker knows each of them, and sees it die" until_true has_deaths "$n"
 ends
