@@ -41,6 +41,7 @@ ELSEWHERE = [
     ("docs/python.md", "pip install dist/libshare-*.whl", "wheel_test"),
     ("docs/python.md", "pip install numpy", REGISTRY),
     ("docs/python.md", "python -m libshare.bench", "bench_test"),
+    ("docs/python.md", "vllm serve", "it needs vLLM; python/vllm_engine_test runs engines where there is one"),
     ("docs/operating.md", "## A night on call", "night_test"),
     ("docs/operating.md", "sharectl drop-client 4711", "sharectl_act_test"),
     ("docs/containers.md", "podman build", REGISTRY),

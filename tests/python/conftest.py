@@ -20,9 +20,9 @@ def pytest_configure():
     _said = os.dup(2)
 
 
-def patience():
+def patience(seconds=280):
     """From now on: who waits for a condition that never comes is told where."""
-    faulthandler.dump_traceback_later(280, exit=True, file=_said)
+    faulthandler.dump_traceback_later(seconds, exit=True, file=_said)
 
 
 @pytest.hookimpl(tryfirst=True)
