@@ -287,6 +287,10 @@ class Shared:
                 if p.is_meta and name not in tensors:
                     owner, _, leaf = name.rpartition(".")
                     self.modules[owner]._parameters[leaf] = _parameter(torch.empty(0, dtype=p.dtype, device=self.device), p)
+        for module in self.modules.values():
+            for leaf, thing in list(vars(module).items()):  # places for what comes later, as the KV cache
+                if isinstance(thing, torch.Tensor) and thing.is_meta and thing.numel() == 0:
+                    vars(module)[leaf] = torch.empty_like(thing, device=self.device)
         left = [name for name, t in _everything_in(self.model) if t.is_meta]
         if left:
             raise WeightsError(f"{left[0]!r} of this model was not published; {len(left)} tensors would have no values")

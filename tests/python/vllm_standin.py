@@ -97,6 +97,7 @@ class Layer(nn.Module):
         if isinstance(method, ColumnMajor):
             self.unused = nn.Parameter(torch.empty(3), requires_grad=False)
         self.quant_method = method
+        self.kv_cache = torch.tensor([])  # as an attention has it
 
     def forward(self, x):
         return self.linear(x, self.weight)
