@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The types in C, with what the package adds to them in Python. Descriptions are in the docstrings.
+# The types in C, with what the package adds to them in Python. tests/python/stub_docs.py takes the descriptions from their docstrings.
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
@@ -21,6 +21,7 @@ Token: TypeAlias = bytes
 version: str
 
 class Name(NamedTuple):
+    """A name, and what it leads to."""
     name: str
     version: int
     buffer: int
@@ -30,6 +31,7 @@ class Name(NamedTuple):
     persistent: bool
 
 class Change(NamedTuple):
+    """A change of a name."""
     change: Literal["published", "replaced", "unpublished", "overflow"]
     name: str
     version: int
@@ -37,18 +39,45 @@ class Change(NamedTuple):
 
 class _Closes:
     @property
-    def closed(self) -> bool: ...
-    def close(self) -> None: ...
+    def closed(self) -> bool:
+        """Client, Pool, HostStream, Event, Producer, Consumer, Worker, Caller: Whether it was closed.
+
+        Watch: Whether it was closed, or is over."""
+    def close(self) -> None:
+        """Client: Give the connection up. It ends when the last thing made from it is gone: memory in use stays.
+        May be called again.
+
+        Pool: Give the handle up; what was made in the pool stays. May be called again.
+
+        HostStream: Wait for what is enqueued, and end the thread. May be called again.
+
+        Event: Give the handle up. Work that was enqueued goes on. May be called again.
+
+        Watch: End the watch. May be called again.
+
+        Producer: Leave the channel. What was sent can still be received by consumers that were there, and in
+        a queue by others; flush() first where others of a broadcast matter. May be called again.
+
+        Consumer: Receive no more; messages that were received stay until they are acknowledged. May be called again.
+
+        Worker, Caller: Leave the service, once calls are over and requests answered. May be called again."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None: ...
 
 class Client(_Closes):
+    """A connection to a broker: see libshare.connect()."""
     @property
-    def address(self) -> str: ...
-    def fileno(self) -> int: ...
-    def ping(self) -> None: ...
-    def dispatch(self) -> int: ...
-    def ending(self) -> float: ...
+    def address(self) -> str:
+        """Path of the broker's socket. It can be read in a forked child, which connects to it."""
+    def fileno(self) -> int:
+        """A descriptor that is readable when dispatch() has something to do. For event loops; not to be
+        read or closed."""
+    def ping(self) -> None:
+        """One request and its reply: the broker is there, and has seen all before."""
+    def dispatch(self) -> int:
+        """Handle what the broker sent unasked; never blocks. How many look-ups and watches it served."""
+    def ending(self) -> float:
+        """Whether the broker is about to end, and tells its clients before: then the seconds until it does at the latest, in which to release everything and to close; else 0."""
     def pool(
         self,
         name: str = "default",
@@ -64,9 +93,20 @@ class Client(_Closes):
         same_address: bool = False,
         reuse: Literal["gate", "clean", "scrub"] = "gate",
         create: bool | None = None,
-    ) -> Pool: ...
-    def destroy_pool(self, name: str, /) -> None: ...
-    def host_stream(self) -> HostStream: ...
+    ) -> Pool:
+        """Opens the pool. Makes it if there is none of that name.
+
+        kind: "host", "vmm", "mempool", or "auto" for the first that works here of the last three.
+        limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
+        or ExistsError; False: NotFoundError rather than make it. What the pool is like says who makes it:
+        info() tells.
+
+        DeniedError: this user may not make pools. InvalidArgumentError names the option at fault. NoDeviceError,
+        NotSupportedError, DeviceError, QuotaExceededError."""
+    def destroy_pool(self, name: str, /) -> None:
+        """Remove a pool's name. It takes no new buffers, and ends with its last one."""
+    def host_stream(self) -> HostStream:
+        """A new HostStream, which belongs to this client."""
     def lookup(
         self,
         name: str,
@@ -75,7 +115,15 @@ class Client(_Closes):
         timeout: Timeout = None,
         stream: Stream = ...,
         readonly_ok: bool = False,
-    ) -> Array: ...
+    ) -> Array:
+        """The Array that a name leads to, waiting up to timeout seconds (None: without limit) for it to be
+        published. Work enqueued on the stream afterwards comes after what its publisher enqueued before;
+        with host memory and no HostStream the call waits for that, within the same time.
+
+        mode: 'r' or 'rw'. readonly_ok: let frameworks have it that cannot be told that it is read-only.
+
+        FileNotFoundError: not there (timeout 0). TimeoutError: still not there, or not finished.
+        PermissionError. OwnerDiedError: the publisher died before its work was done."""
     def lookup_async(
         self,
         name: str,
@@ -84,24 +132,51 @@ class Client(_Closes):
         timeout: Timeout = None,
         stream: Stream = None,
         readonly_ok: bool = False,
-    ) -> Operation: ...
-    def lookup_dict(self, name: str, *, timeout: Timeout = None) -> dict[str, Array]: ...
-    def unpublish(self, name: str, /) -> None: ...
-    def names(self, prefix: str = "") -> list[Name]: ...
-    def watch(self, prefix: str = "") -> Watch: ...
-    def import_(self, token: Token, *, mode: Mode | None = None, stream: Stream = ...) -> Array: ...
-    def revoke(self, token: Token | int | str) -> None: ...
-    def drop(self, client: int) -> None: ...
-    def end_channel(self, name: str) -> None: ...
-    def reload(self) -> list[dict[str, Any]]: ...
-    def upgrade(self) -> dict[str, Any]: ...
+    ) -> Operation:
+        """Starts a look-up: ``a = await c.lookup_async("name", timeout=1.0)``. As lookup().
+                """
+    def lookup_dict(self, name: str, *, timeout: Timeout = None) -> dict[str, Array]:
+        """What Pool.publish() has published of a dict: a dict of Arrays of one version, read-only and in
+        place. timeout: seconds until somebody has published it (0: NotFoundError at once).
+
+        NotFoundError, TimedOutError. ValueError: the name leads to something else, which lookup() finds."""
+    def unpublish(self, name: str, /) -> None:
+        """Remove a name. FileNotFoundError, PermissionError."""
+    def names(self, prefix: str = "") -> list[Name]:
+        """The names that start with prefix, in byte order."""
+    def watch(self, prefix: str = "") -> Watch:
+        """Every later change of the names that start with prefix: ``for change in c.watch("a/")``,
+        or ``async for``. To see the state and all changes after it, watch first, then names().
+        Ends when it is closed."""
+    def import_(self, token: Token, *, mode: Mode | None = None, stream: Stream = ...) -> Array:
+        """The Array that a token stands for. mode: "r" or "rw"; None: whatever the token allows.
+        stream as for lookup(). NotFoundError: there is no such token any more."""
+    def revoke(self, token: Token | int | str) -> None:
+        """Ends a token that this user made: itself, or its "token" in inspect("tokens"). NotFoundError: it
+        has ended."""
+    def drop(self, client: int) -> None:
+        """Ends the connection of another client of this user (an administrator: of any), by its
+        "client" in inspect("clients"). What it holds comes back when its process ends. NotFoundError, StaleError."""
+    def end_channel(self, name: str) -> None:
+        """End the messages that wait in a queue though their producers are gone. NotFoundError: there are none of this
+        user's."""
+    def reload(self) -> list[dict[str, Any]]:
+        """Has the broker read its configuration file again: the changes, each with "key", "change"
+        and "now" (False: it takes a restart). DeniedError: for administrators. InvalidArgumentError: the file
+        is wrong, and nothing has changed. NotSupportedError: it has no file."""
+    def upgrade(self) -> dict[str, Any]:
+        """Has the broker hand over to one of the program that is on the disk now: "from" and "to", the
+        versions, and "pid". Nobody is disconnected. DeniedError: for administrators. NotSupportedError: the new
+        program cannot go on, and the old one does."""
     def inspect(
         self,
         what: Literal[
             "status", "pools", "segments", "clients", "buffers", "leases", "names", "tokens", "devices", "events",
             "channels", "users", "requests", "agents"
         ] = "status",
-    ) -> Any: ...
+    ) -> Any:
+        """What the broker knows of "pools", "segments", "clients", "buffers", "leases", "names",
+        "tokens", "devices", "events", "channels", "users", "requests" or "agents": a list of dictionaries; of "status": one dictionary."""
     def monitor(
         self,
         *,
@@ -109,12 +184,23 @@ class Client(_Closes):
         prefix: str | None = None,
         user: int | None = None,
         timeout: float | None = None,
-    ) -> list[dict[str, Any]]: ...
-    def fence_stats(self) -> dict[str, int]: ...
-    def record(self, *, stream: Stream = None) -> Fence: ...
-    def wait(self, fence: Fence, *, stream: Stream = None) -> None: ...
-    def query(self, fence: Fence) -> bool: ...
-    def synchronize(self, fence: Fence, timeout: Timeout = None) -> None: ...
+    ) -> list[dict[str, Any]]:
+        """What has happened at the broker since the last call, as sharectl(1) lists it under "watch":
+        dictionaries with "action" and "time_ms"; [] when the time is over (None: no limit). The first
+        call returns at once, with "start". pool, prefix, user: only what happens there, to names
+        and channels that begin so, by this uid. What there was no room for is in the "count" of "lost"."""
+    def fence_stats(self) -> dict[str, int]:
+        """What ordering has cost this client so far, as a dictionary of counts."""
+    def record(self, *, stream: Stream = None) -> Fence:
+        """A Fence that is reached when all work that was enqueued on the stream so far is done, and which has
+        wait(), query() and synchronize(). It may
+        be sent to other processes, and forgotten. None: the calling thread, which is done already."""
+    def wait(self, fence: Fence, *, stream: Stream = None) -> None:
+        """fence.wait(client=…), for one version more."""
+    def query(self, fence: Fence) -> bool:
+        """fence.query(client=…), for one version more."""
+    def synchronize(self, fence: Fence, timeout: Timeout = None) -> None:
+        """fence.synchronize(client=…), for one version more."""
     def event(
         self,
         *,
@@ -122,35 +208,76 @@ class Client(_Closes):
         name: str | None = None,
         open: str | None = None,
         token: Token | None = None,
-    ) -> Event: ...
-    def service(self, name: str, pool: Pool, **options: Any) -> Caller: ...
-    def worker(self, name: str, pool: Pool, **options: Any) -> Worker: ...
+    ) -> Event:
+        """An interprocess event of CUDA: a new one, which others may open by its name; or the one
+        of that name (open), or of that token. Prefer fences: see <share/event.h>."""
+    def service(self, name: str, pool: Pool, **options: Any) -> Caller:
+        """pool.caller(name), for one version more."""
+    def worker(self, name: str, pool: Pool, **options: Any) -> Worker:
+        """pool.worker(name), for one version more."""
 
 class Pool(_Closes):
+    """A pool of memory: see Client.pool()."""
     @property
-    def client(self) -> Client: ...
+    def client(self) -> Client:
+        """The client that it was opened with."""
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name."""
     @property
-    def kind(self) -> Literal["host", "vmm", "mempool"]: ...
+    def kind(self) -> Literal["host", "vmm", "mempool"]:
+        """Its kind of memory: "host", "vmm" or "mempool"."""
     @property
-    def on_gpu(self) -> bool: ...
-    def info(self) -> dict[str, Any]: ...
-    def set_cache(self, nbytes: int, /) -> None: ...
+    def on_gpu(self) -> bool:
+        """Whether its memory is a GPU's."""
+    def info(self) -> dict[str, Any]:
+        """What was true when it was opened, as a dictionary: name, kind, device (UUID, or None for host
+        memory), limit, segment_size, alignment (bytes), readonly, manage, persistent, same_address,
+        reuse ('gate', 'clean' or 'scrub'), reason (why it is of this kind). A forked child can read it."""
+    def set_cache(self, nbytes: int, /) -> None:
+        """How much of what it released this process keeps for allocations to come; 0: nothing."""
     def alloc(
         self, nbytes: int, *, alignment: int = 0, stream: Stream = ..., timeout: float | None = None
-    ) -> Array: ...
+    ) -> Array:
+        """An Array of nbytes bytes, for reading and writing; its content is undefined. Work enqueued on
+        the stream afterwards may use it. alignment: a power of two, in bytes; 0: the pool's. timeout: how
+        long to wait for the work of others on memory that they have given back; None: as long as they do that.
+        Memory that others hold is not waited for.
+
+        OutOfMemoryError (a MemoryError), NotReadyError, PermissionError, QuotaExceededError, ValueError."""
     def empty(
         self, shape: Shape, dtype: Any = "float64", *, alignment: int = 0, stream: Stream = ...,
         timeout: float | None = None
-    ) -> Array: ...
+    ) -> Array:
+        """An Array of that shape (a number or a tuple) and dtype (of any framework, or its name), in C order;
+        its content is undefined. Otherwise as alloc()."""
     def zeros(
         self, shape: Shape, dtype: Any = "float64", *, alignment: int = 0, stream: Stream = ...
-    ) -> Array: ...
+    ) -> Array:
+        """As empty(), but all elements are zero. Waits until this is done."""
     def array(
         self, source: Any, dtype: Any = None, *, alignment: int = 0, stream: Stream = ...
-    ) -> Array: ...
-    def publish(self, name: str, source: Any, *, persistent: bool = False) -> int: ...
+    ) -> Array:
+        """A copy of source, which has the buffer protocol (NumPy's arrays have) or is an Array, with
+        its shape; in C order. What lies on a GPU is copied by its framework, into empty().
+
+        dtype: of the source; nothing is converted. To be named where the source has the bits of a
+        dtype that NumPy has not (uint16 for bfloat16). Bytes that are something else: view() the copy.
+        Records, dates, strings and numbers of the other byte order have no dtype here: copy their bytes,
+        ``pool.array(x.view("uint8"))``, and read them as ``numpy.asarray(a).view(x.dtype)``.
+
+        ValueError: a dtype that is none here, or a masked array, whose mask would be lost."""
+    def publish(self, name: str, source: Any, *, persistent: bool = False) -> int:
+        """Copies source into this pool and makes the name lead to it, in place of what it led to. Returns
+        the version.
+
+        source: an Array or what array() takes, which Client.lookup() finds; a tensor of torch; or a dict of
+        these with texts as keys, which Client.lookup_dict() finds: they are replaced together. An Array that
+        lies in a pool already is published without a copy by its own publish(). Tables (DataFrames) are
+        published by libshare.arrow. persistent: the name stays when this process ends.
+
+        TypeError: that cannot be published; the text says what can. ValueError: it has a dtype that is none
+        here. OutOfMemoryError, DeniedError."""
     def producer(
         self,
         name: str,
@@ -167,7 +294,23 @@ class Pool(_Closes):
         stall: float | None = None,
         wait_for: int = 0,
         existing: bool = False,
-    ) -> Producer: ...
+    ) -> Producer:
+        """Joins a channel as a producer. Makes the channel if there is none of that name.
+
+        mode: "broadcast": every consumer gets every message; "queue": each goes to one of them.
+        when_full: "block" until there is room, "fail" with NotReadyError, "drop" the oldest. depth: messages not yet
+        received. in_flight: messages whose memory is not back. data_max: bytes with each, 65535 at most;
+        256.
+        producers, consumers: how many at a time. deliveries: in a queue, how often a message is
+        tried. history: in a broadcast, how many of its last messages each producer keeps for
+        consumers that come later, from "oldest"; their memory stays in use. stall: seconds until a
+        consumer that keeps this producer waiting is left behind; infinity: never. wait_for: so many
+        consumers have to be there, or there is no room. Without it a broadcast that has none drops its
+        oldest messages, beyond depth, and the next consumer's first message says how many it has lost.
+        existing: NotFoundError rather than make it.
+
+        What is left out is as it is, or the default; who asks for something else gets ExistsError. BusyError:
+        there are as many as there may be. DeniedError: producers have to be allowed to write."""
     def consumer(
         self,
         name: str,
@@ -186,7 +329,14 @@ class Pool(_Closes):
         writable: bool = False,
         existing: bool = False,
         readonly_ok: bool = False,
-    ) -> Consumer: ...
+    ) -> Consumer:
+        """Joins a channel as a consumer. The options are those of producer().
+
+        from_: "newest": what is sent from now on, and what waits because no consumer was there; "oldest": and, in a
+        broadcast, what is still there, which is the history at least. latest: of a broadcast, the latest message alone;
+        `lost` says how many were missed. No producer waits for it, and it may hold two messages: BusyError until it has
+        acknowledged one. in_flight has to be more than two for each such consumer, and the history. writable: messages
+        are for writing, too. readonly_ok: see Client.lookup()."""
     def caller(
         self,
         name: str,
@@ -196,7 +346,12 @@ class Pool(_Closes):
         workers: int = 0,
         deliveries: int = 0,
         readonly_ok: bool = False,
-    ) -> Caller: ...
+    ) -> Caller:
+        """Joins a service as a caller. The buffers of requests and answers are of this pool.
+
+        depth: requests that wait at one worker, of one caller. callers, workers: how many at a
+        time. deliveries: a request that so many workers died of fails. What is left out is as it
+        is, or the default."""
     def worker(
         self,
         name: str,
@@ -206,49 +361,81 @@ class Pool(_Closes):
         workers: int = 0,
         deliveries: int = 0,
         readonly_ok: bool = False,
-    ) -> Worker: ...
+    ) -> Worker:
+        """Joins a service as a worker: ``for request in worker:
+        request.reply(…)``. The options are those of caller()."""
 
 class Array(Buffer):
+    """Memory in a pool, and how to read it. Keeps the memory alive, as do all views and exports.
+
+    Made by Pool.empty() and the like, Client.lookup(), messages."""
     @property
-    def client(self) -> Client: ...
+    def client(self) -> Client:
+        """The client that it came from."""
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Elements, by dimension."""
     @property
-    def strides(self) -> tuple[int, ...]: ...
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next, by dimension."""
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """Its name, as 'float32'."""
     @property
-    def ndim(self) -> int: ...
+    def ndim(self) -> int:
+        """How many dimensions, 16 at most."""
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Elements."""
     @property
-    def itemsize(self) -> int: ...
+    def itemsize(self) -> int:
+        """Bytes of an element."""
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
     @property
-    def offset(self) -> int: ...
+    def offset(self) -> int:
+        """Bytes from the start of its buffer to the first element."""
     @property
-    def contiguous(self) -> bool: ...
+    def contiguous(self) -> bool:
+        """Whether it is in C order, without gaps."""
     @property
-    def on_gpu(self) -> bool: ...
+    def on_gpu(self) -> bool:
+        """Whether its memory is a GPU's."""
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """'cpu', or 'cuda:0' as this process counts."""
     @property
-    def readonly(self) -> bool: ...
+    def readonly(self) -> bool:
+        """Whether a store to it would fault."""
     readonly_ok: bool
+    """Whether frameworks may have it that cannot be told that it is read-only: with vmm, a kernel that
+    stores to it there takes the context down."""
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """Whether it was given up."""
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """What all processes call its buffer."""
     @property
-    def version(self) -> int: ...
+    def version(self) -> int:
+        """Of the name under which it was looked up; 0 when it came another way."""
     @property
-    def ptr(self) -> int: ...
+    def ptr(self) -> int:
+        """Address of the first element in this process: a CUdeviceptr if on_gpu."""
     metadata: Any
-    def raw_metadata(self) -> bytes | None: ...
-    def pickled(self, uses: int = 1) -> Any: ...
+    """The buffer's metadata, a dictionary or a list that all holders can read and those who may
+    write can replace; None: there is none. Gone with the buffer. ProtocolError: somebody has set
+    what is no JSON, which raw_metadata() reads."""
+    def raw_metadata(self) -> bytes | None:
+        """The bytes of the buffer's metadata as somebody has set them, JSON or not; None: there are none."""
+    def pickled(self, uses: int = 1) -> Any:
+        """To be pickled instead of the Array, where one pickle goes to several processes: it can be
+        unpickled so many times (0: any number of times within the time limit), and each time it is the
+        Array."""
     @property
-    def T(self) -> Array: ...
+    def T(self) -> Array:
+        """A view with its dimensions reversed."""
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
     __dlpack_c_exchange_api__: Any
@@ -271,13 +458,25 @@ class Array(Buffer):
         copy: bool | None = None,
     ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
-    def reshape(self, *shape: Any) -> Array: ...
-    def view(self, dtype: Any, /) -> Array: ...
-    def transpose(self, *axes: Any) -> Array: ...
-    def as_strided(self, shape: Shape, strides: Shape, dtype: Any, offset: int, /) -> Array: ...
-    def tobytes(self, stream: Stream = ...) -> bytes: ...
-    def copy_from(self, source: Buffer, stream: Stream = ...) -> None: ...
-    def fill_zero(self, stream: Stream = ...) -> None: ...
+    def reshape(self, *shape: Any) -> Array:
+        """A view of another shape with as many elements, of an Array that is contiguous; one dimension may
+        be -1. ValueError."""
+    def view(self, dtype: Any, /) -> Array:
+        """The same bytes as elements of another dtype; the last dimension, which has to be contiguous, gets
+        longer or shorter. ValueError."""
+    def transpose(self, *axes: Any) -> Array:
+        """A view with its dimensions in another order; without axes, reversed."""
+    def as_strided(self, shape: Shape, strides: Shape, dtype: Any, offset: int, /) -> Array:
+        """Any view within the buffer: strides in bytes, offset in bytes from the start of the buffer.
+        ValueError: an element would lie outside."""
+    def tobytes(self, stream: Stream = ...) -> bytes:
+        """Its bytes, of memory of every kind, copied behind what is enqueued on the stream; waits for it."""
+    def copy_from(self, source: Buffer, stream: Stream = ...) -> None:
+        """Copies what has the buffer protocol, and as many bytes, into memory of every kind, behind what is
+        enqueued on the stream; waits for it. The source is of the same dtype and shape, or bytes
+        in a row: nothing is converted."""
+    def fill_zero(self, stream: Stream = ...) -> None:
+        """Zeros in all of it, of memory of every kind; waits for it."""
     def publish(
         self,
         name: str,
@@ -287,77 +486,150 @@ class Array(Buffer):
         exclusive: bool = False,
         mode: Mode = "rw",
         expected_version: int = 0,
-    ) -> int: ...
+    ) -> int:
+        """Make the name lead to this Array, with its dtype, shape, strides and offset, atomically in place of
+        what it led to. Who looks it up is ordered after what was enqueued on the stream before. The name has a
+        reference of its own, and goes when this process ends unless persistent. Returns its version, larger than
+        all earlier ones.
+
+        The right to a view is the right to its whole buffer.
+
+        mode: at most this for those who look it up. exclusive: FileExistsError rather than replace.
+        expected_version: BusyError unless that is what is replaced."""
     def export(
         self, *, stream: Stream = ..., mode: Mode = "r", uses: int = 1, timeout: Timeout = None
-    ) -> Token: ...
-    def status(self) -> bool: ...
-    async def good(self) -> None: ...
-    def info(self) -> dict[str, Any]: ...
-    def reclaim(self, timeout: float | None = 0, *, stream: Stream = ...) -> bool: ...
-    def recipe(self) -> dict[str, Any]: ...
-    def record_stream(self, stream: Stream, /) -> None: ...
-    def release(self, stream: Stream = ...) -> None: ...
+    ) -> Token:
+        """A token of 32 bytes: the right to import this Array, with its dtype, shape, strides and offset. It
+        has a reference of its own, and ends after so many uses (0: never), after timeout seconds (None: never),
+        with Client.revoke(), or with this process. Send it over what is private. The right to a view is the right to its whole buffer."""
+    def status(self) -> bool:
+        """Whether the content of its buffer is good: True; False while its giver's work still runs. Does not wait. OwnerDiedError:
+        the giver died first, and the content means nothing."""
+    async def good(self) -> None:
+        """Waits until the content is good; see status(). OwnerDiedError: it will never be good."""
+    def info(self) -> dict[str, Any]:
+        """Where its whole buffer lies, also for a view of a part, as a dictionary: size, segment_size, offset
+        (bytes; Array.offset is to be added), kind, device (UUID, or None for host memory), ordinal (of the
+        device here, or -1), segment, ordered ('nothing', 'stream' or 'host': how it came after the work of
+        others when it was acquired)."""
+    def reclaim(self, timeout: float | None = 0, *, stream: Stream = ...) -> bool:
+        """Whether this process is the only one that has the buffer, with no name, token or message that leads
+        to it; waits so many seconds for that (None: without limit). Work enqueued on the stream afterwards then
+        comes after all that others did with the memory, so it can be used again."""
+    def recipe(self) -> dict[str, Any]:
+        """How to reach the Array's first element without this library, as a dictionary: kind, fd (the caller's,
+        to be closed), readonly, segment_size, offset (bytes), device (UUID or ''), pointer (64 bytes, for
+        mempool). Good as long as the Array. The fd leads to the whole segment, whichever part of it the Array
+        is."""
+    def record_stream(self, stream: Stream, /) -> None:
+        """The memory is in use on that stream as well: it is given up behind what is on it by then."""
+    def release(self, stream: Stream = ...) -> None:
+        """Give the Array up: work enqueued before on the stream, on the one it was acquired on, and on those
+        of record_stream() may go on using the memory; nobody else's touches it before that is done. Views,
+        and what it was exported to, keep the memory. May be called again; the destructor does the same."""
     def __copy__(self) -> Array: ...
     def __deepcopy__(self, memo: Any, /) -> Array: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None: ...
 
 class HostStream(_Closes):
+    """A FIFO of functions that a thread of the library's runs. To host memory it is what a CUDA
+    stream is to memory of a GPU."""
     def __init__(self, client: Client) -> None: ...
-    def launch(self, function: Callable[[], object], /) -> None: ...
-    def synchronize(self, timeout: Timeout = None) -> None: ...
+    def launch(self, function: Callable[[], object], /) -> None:
+        """Have function() called by the stream's thread, after all that was enqueued before. Returns at
+        once. An exception goes to sys.unraisablehook."""
+    def synchronize(self, timeout: Timeout = None) -> None:
+        """Wait until all is done that was enqueued before, for at most timeout seconds. Not from a
+        function on the stream."""
 
 class Fence:
+    """A point on a timeline: what was enqueued on a stream before it was recorded. Two numbers,
+    which may be sent to other processes by any means. Made by Client.record()."""
     def __init__(self, timeline: int = 0, value: int = 0) -> None: ...
     @property
-    def timeline(self) -> int: ...
+    def timeline(self) -> int:
+        """Which timeline; 0: the fence is reached already."""
     @property
-    def value(self) -> int: ...
+    def value(self) -> int:
+        """What that has to get to."""
     @property
-    def client(self) -> Client | None: ...
-    def wait(self, *, client: Client | None = None, stream: Stream = None) -> None: ...
-    def query(self, *, client: Client | None = None) -> bool: ...
-    def synchronize(self, timeout: Timeout = None, *, client: Client | None = None) -> None: ...
+    def client(self) -> Client | None:
+        """The Client that has recorded it; None: it came from elsewhere."""
+    def wait(self, *, client: Client | None = None, stream: Stream = None) -> None:
+        """Makes the stream wait for the fence; None: the calling thread waits. client: by whose connection, if
+        the fence came from another process. OwnerDiedError: its owner died before it got there.
+        StaleError: there is no such timeline any more."""
+    def query(self, *, client: Client | None = None) -> bool:
+        """Whether the fence is reached. Never waits. OwnerDiedError: it will never be reached."""
+    def synchronize(self, timeout: Timeout = None, *, client: Client | None = None) -> None:
+        """Waits until the fence is reached. TimedOutError, OwnerDiedError."""
 
 class Event(_Closes):
+    """An interprocess event of CUDA: see Client.event()."""
     @property
-    def handle(self) -> bytes: ...
+    def handle(self) -> bytes:
+        """64 bytes: a CUipcEventHandle."""
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """UUID of its device."""
     @property
-    def id(self) -> int: ...
-    def record(self, stream: Stream, /) -> None: ...
-    def wait(self, stream: Stream, /) -> None: ...
-    def export(self) -> Token: ...
+    def id(self) -> int:
+        """What all processes call it."""
+    def record(self, stream: Stream, /) -> None:
+        """Waits that are called from now on, in any process, are for what was enqueued on the CUDA stream until
+        now."""
+    def wait(self, stream: Stream, /) -> None:
+        """What is enqueued on the stream from now on waits for what the event stands for. When the process that
+        recorded it is killed before, it waits for ever: have a stream of its own for it."""
+    def export(self) -> Token:
+        """Its token, for Client.event(token=…) of any user; good as long as the event."""
 
 class Watch(_Closes):
+    """Changes of names: see Client.watch()."""
     @property
-    def client(self) -> Client: ...
-    def fileno(self) -> int: ...
-    def next(self, timeout: Timeout = None) -> Change: ...
-    async def next_async(self, timeout: Timeout = None) -> Change: ...
+    def client(self) -> Client:
+        """The client that it came from."""
+    def fileno(self) -> int:
+        """Readable when next() has something; somebody has to call Client.dispatch() for that."""
+    def next(self, timeout: Timeout = None) -> Change:
+        """The next Change. TimedOutError, NotReadyError (timeout 0): there was none."""
+    async def next_async(self, timeout: Timeout = None) -> Change:
+        """As next(), for asyncio."""
     def __iter__(self) -> Iterator[Change]: ...
     def __next__(self) -> Change: ...
     def __aiter__(self) -> AsyncIterator[Change]: ...
     async def __anext__(self) -> Change: ...
 
 class Operation(Awaitable[Array]):
+    """What was started: see Client.lookup_async()."""
     @property
-    def client(self) -> Client: ...
+    def client(self) -> Client:
+        """The client that it came from."""
     @property
-    def closed(self) -> bool: ...
-    def close(self) -> None: ...
-    def fileno(self) -> int: ...
-    def result(self, timeout: Timeout, /) -> Array: ...
-    async def result_async(self) -> Array: ...
+    def closed(self) -> bool:
+        """Whether it was closed, or is over."""
+    def close(self) -> None:
+        """Give it up. May be called again."""
+    def fileno(self) -> int:
+        """Readable when result() has something; somebody has to call Client.dispatch() for that."""
+    def result(self, timeout: Timeout, /) -> Array:
+        """The Array that was looked up, once; or None, when an array is good."""
+    async def result_async(self) -> Array:
+        """As result(), for asyncio. Canceling the task gives the operation up."""
     def __await__(self) -> Generator[Any, None, Array]: ...
 
 class Producer(_Closes):
+    """Sends into a channel: see Pool.producer()."""
     @property
-    def client(self) -> Client: ...
-    def fileno(self) -> int: ...
-    def stats(self) -> dict[str, int]: ...
+    def client(self) -> Client:
+        """The client that it was opened with."""
+    def fileno(self) -> int:
+        """A descriptor that is readable when there may be something to receive, or room to send. Once it was
+        asked for, receive (or send) with timeout 0 until NotReadyError before each wait. Not to be read or closed."""
+    def stats(self) -> dict[str, int]:
+        """What came of its messages, as a dictionary of counts: sent, received, acknowledged, dropped,
+        redelivered, set_aside, rejected, left_behind, sleeps, in_flight, producers, consumers, waiting."""
     def send(
         self,
         array: Array | None = None,
@@ -367,7 +639,16 @@ class Producer(_Closes):
         stream: Stream = ...,
         timeout: Timeout = None,
         give: bool = False,
-    ) -> None: ...
+    ) -> None:
+        """Send an Array of the channel's pool, or None, with its dtype, shape, strides and offset, and meta (as
+        JSON) or data (bytes): what goes with the memory is data_max bytes at most. The message has a reference
+        of its own. Work that consumers enqueue comes after what was enqueued on the stream before; without an
+        Array that is so for a stream that is named.
+
+        timeout: for room, where the channel waits for that. give: release(stream) in the same step; views and
+        exports of the Array keep it.
+
+        TimedOutError, NotReadyError: no room. InvalidArgumentError: another pool, or too much data."""
     async def send_async(
         self,
         array: Array | None = None,
@@ -377,54 +658,108 @@ class Producer(_Closes):
         stream: Stream = ...,
         timeout: Timeout = None,
         give: bool = False,
-    ) -> None: ...
+    ) -> None:
+        """As send(), for asyncio. Once it was canceled nothing is sent any more."""
     def send_many(
         self,
         messages: Sequence[Array | tuple[Array | None, Any]],
         *,
         stream: Stream = ...,
         timeout: Timeout = None,
-    ) -> int: ...
-    def flush(self, timeout: Timeout = None) -> None: ...
-    def drain(self, timeout: Timeout = None, *, before: int | None = None) -> None: ...
-    async def drain_async(self, timeout: Timeout = None) -> None: ...
-    def take_back(self) -> Message | None: ...
+    ) -> int:
+        """Send many at once, with one signal and one wake-up: a sequence of Arrays, or of pairs of an Array (or
+        None) and its meta. Waits for room as send(). How many were sent, at least 1; or as send()."""
+    def flush(self, timeout: Timeout = None) -> None:
+        """Wait until nothing of what was sent waits for a consumer to come, or in a queue for one to have room:
+        consumers can receive it then, though this process end."""
+    def drain(self, timeout: Timeout = None, *, before: int | None = None) -> None:
+        """Wait until every message that was sent before is acknowledged by all who got it, or was dropped or
+        delivered too often (stats() counts those). before: of these, those with a smaller number (as stats() says
+        under sent).
+
+        TimedOutError, NotReadyError (timeout 0): some are not; the text says which process has yet to acknowledge some."""
+    async def drain_async(self, timeout: Timeout = None) -> None:
+        """As drain(), for asyncio."""
+    def take_back(self) -> Message | None:
+        """In a queue: the next message that was delivered too often, each time to a consumer that died or left
+        with it, or rejected it; None: there is none. To be acknowledged like one that was received."""
 
 class _Receives(_Closes):
     @property
-    def client(self) -> Client: ...
-    def fileno(self) -> int: ...
-    def recv(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message: ...
-    async def recv_async(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message: ...
-    def messages(self, *, stream: Stream = ...) -> Iterator[Message]: ...
-    def messages_async(self, *, stream: Stream = ...) -> AsyncIterator[Message]: ...
+    def client(self) -> Client:
+        """The client that it was opened with."""
+    def fileno(self) -> int:
+        """Consumer: A descriptor that is readable when there may be something to receive, or room to send. Once it was
+        asked for, receive (or send) with timeout 0 until NotReadyError before each wait. Not to be read or closed.
+
+        Worker: A descriptor that is readable when there may be a request, or an answer. Ask with timeout 0 before
+        each wait. Not to be read or closed."""
+    def recv(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message:
+        """Consumer: The next Message. Work enqueued on the stream afterwards comes after what its producer enqueued before
+        sending; with host memory and no HostStream the call waits for that.
+
+        NotReadyError (timeout 0), TimedOutError: there is none. PeerGoneError: the last producer has closed the channel.
+        OwnerDiedError: it has died; or, with a `message`, that one's producer died before its work was done. Each is
+        said once; the next call waits for a new producer. StaleError: this consumer was left behind.
+
+        Worker: The next request, a Message to be answered by reply(). As Consumer.recv(); PeerGoneError: all callers have
+        left or died."""
+    async def recv_async(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message:
+        """As recv(), for asyncio."""
+    def messages(self, *, stream: Stream = ...) -> Iterator[Message]:
+        """Iterates over what is received, on that stream; each message is acknowledged at the end of the step,
+        unless it was before. Ends when the last one to send has left. To iterate over the object itself is
+        the same, with the stream left out."""
+    def messages_async(self, *, stream: Stream = ...) -> AsyncIterator[Message]:
+        """As messages(), for ``async for``; to iterate over the object itself is the same."""
     def __iter__(self) -> Iterator[Message]: ...
     def __aiter__(self) -> AsyncIterator[Message]: ...
 
 class Consumer(_Receives):
-    def stats(self) -> dict[str, int]: ...
+    """Receives from a channel: see Pool.consumer()."""
+    def stats(self) -> dict[str, int]:
+        """What came of its messages, as a dictionary of counts: sent, received, acknowledged, dropped,
+        redelivered, set_aside, rejected, left_behind, sleeps, in_flight, producers, consumers, waiting."""
 
-class Worker(_Receives): ...
+class Worker(_Receives):
+    """Answers for a service: see Client.worker()."""
 
 class Message:
+    """A message, received: a loan until it is acknowledged."""
     @property
-    def array(self) -> Array | None: ...
+    def array(self) -> Array | None:
+        """The memory, as its sender described it; None: it has none."""
     @property
-    def meta(self) -> Any: ...
+    def meta(self) -> Any:
+        """What was sent as meta; None: nothing. ValueError: it is no JSON."""
     @property
-    def data(self) -> bytes: ...
+    def data(self) -> bytes:
+        """The bytes that were sent as data, or as JSON."""
     @property
-    def number(self) -> int: ...
+    def number(self) -> int:
+        """Of its producer's messages, from 0."""
     @property
-    def lost(self) -> int: ...
+    def lost(self) -> int:
+        """So many of that producer's were dropped right before it."""
     @property
-    def producer(self) -> int: ...
+    def producer(self) -> int:
+        """Tells producers apart; never used again."""
     @property
-    def deliveries(self) -> int: ...
+    def deliveries(self) -> int:
+        """1; more when it was had before, by who died, left or rejected it."""
     @property
-    def closed(self) -> bool: ...
-    def ack(self, stream: Stream = ...) -> None: ...
-    def reject(self, stream: Stream = ...) -> None: ...
+    def closed(self) -> bool:
+        """Whether it was acknowledged or rejected."""
+    def ack(self, stream: Stream = ...) -> None:
+        """Acknowledge the message: what was enqueued before on the stream may go on using its memory, nobody
+        else's work touches it before that is done. In any order; the destructor does the same. Whoever still
+        has the Array keeps it, at the price of a request to the broker. May be repeated."""
+    def reject(self, stream: Stream = ...) -> None:
+        """Of a queue: give the message back. Another consumer gets it, or this one once more if no other has room,
+        with `deliveries` + 1; after as many as the channel allows it is set aside (Producer.take_back()). Waits
+        for what was enqueued before on the stream.
+
+        NotSupportedError: it is of a broadcast or a service, or its producer has an older library."""
     def reply(
         self,
         array: Array | None = None,
@@ -432,15 +767,24 @@ class Message:
         *,
         data: Buffer | None = None,
         stream: Stream = ...,
-    ) -> None: ...
-    def status(self) -> None: ...
+    ) -> None:
+        """Of a request to a service: answer with an Array, or None, and meta or data as for Producer.send(), and
+        acknowledge the request. The stream is where the work on both was enqueued.
+
+        CanceledError, OwnerDiedError: nobody waits for the answer any more; the request is given up all the same."""
+    def status(self) -> None:
+        """Of a request to a service: None while somebody waits for the answer; CanceledError, OwnerDiedError."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None: ...
 
 class Caller(_Closes):
+    """Asks a service: see Client.service()."""
     @property
-    def client(self) -> Client: ...
-    def fileno(self) -> int: ...
+    def client(self) -> Client:
+        """The client that it was opened with."""
+    def fileno(self) -> int:
+        """A descriptor that is readable when there may be a request, or an answer. Ask with timeout 0 before
+        each wait. Not to be read or closed."""
     def call(
         self,
         array: Array | None = None,
@@ -449,7 +793,13 @@ class Caller(_Closes):
         data: Buffer | None = None,
         timeout: Timeout = None,
         stream: Stream = ...,
-    ) -> Message: ...
+    ) -> Message:
+        """Ask: send an Array, or None, and meta or data as Producer.send(), and wait for the answer, a Message to
+        be acknowledged. The worker gets the Array for reading. Work enqueued on the stream afterwards comes
+        after the worker's.
+
+        TimedOutError: no worker has answered in time. OwnerDiedError: all workers that had it died, or the one that
+        answered did before its work was done. CanceledError: a worker gave the request up."""
     async def call_async(
         self,
         array: Array | None = None,
@@ -458,7 +808,8 @@ class Caller(_Closes):
         data: Buffer | None = None,
         timeout: Timeout = None,
         stream: Stream = ...,
-    ) -> Message: ...
+    ) -> Message:
+        """As call(), for asyncio. If the task is canceled, the call is given up."""
     def start(
         self,
         array: Array | None = None,
@@ -466,16 +817,25 @@ class Caller(_Closes):
         *,
         data: Buffer | None = None,
         stream: Stream = ...,
-    ) -> Pending: ...
+    ) -> Pending:
+        """The first half of call(): a Pending, so that several calls may be under way. NotReadyError: no room."""
 
 class Pending(Awaitable[Message]):
+    """A call under way."""
     @property
-    def caller(self) -> Caller: ...
+    def caller(self) -> Caller:
+        """The Caller that asked."""
     @property
-    def done(self) -> bool: ...
-    def finish(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message: ...
-    async def finish_async(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message: ...
-    def cancel(self) -> None: ...
+    def done(self) -> bool:
+        """Whether it is over, or was given up."""
+    def finish(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message:
+        """The answer, in any order of calls. TimedOutError, NotReadyError (timeout 0): not there yet, and the call goes on.
+        Other errors as of Caller.call(), which end it."""
+    async def finish_async(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message:
+        """As finish(), for asyncio."""
+    def cancel(self) -> None:
+        """Give the call up; the destructor does the same."""
     def __await__(self) -> Generator[Any, None, Message]: ...
 
-def dtype_code(name: str, /) -> int: ...
+def dtype_code(name: str, /) -> int:
+    """The library's number for a dtype by its name; 0: it does not know it."""

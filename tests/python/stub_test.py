@@ -12,6 +12,7 @@ import pytest
 
 import libshare
 from libshare import _core, docs
+from stub_docs import described
 
 STUB = os.path.join(os.path.dirname(libshare.__file__), "_core.pyi")
 
@@ -78,6 +79,16 @@ def test_everything_public_is_described():
             for m in public(thing):
                 member = inspect.getattr_static(thing, m)
                 assert getattr(member, "__doc__", None), (name, m)
+
+
+def test_the_stub_says_what_help_says():
+    with open(STUB, encoding="utf-8") as f:
+        text = f.read()
+    assert described(text) == text, "tests/python/stub_docs.py writes it anew"
+    for name, members in declared().items():
+        for m, node in members.items():
+            if hasattr(_core, name) and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not m.startswith("_"):
+                assert ast.get_docstring(node), (name, m)
 
 
 def test_the_stub_names_every_report(client):
