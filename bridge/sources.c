@@ -132,13 +132,17 @@ static int add(struct source *s, share_message *message, int error)
 	return 0;
 }
 
+/* Who says nothing about `data_max` is let into no channel with messages of more than DATA_MORE. */
 static int open_channel(struct source *s)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	int r;
 
 	options.flags = SHARE_CHANNEL_EXISTING;
-	return share_channel_open(s->bridge->client, s->name, SHARE_CONSUMER, &options,
-				  &s->channel);
+	r = share_channel_open(s->bridge->client, s->name, SHARE_CONSUMER, &options, &s->channel);
+	if (r == SHARE_EEXIST)
+		say("channel '%s' stays here: %s", s->name, share_error_detail());
+	return r;
 }
 
 static void end(struct source *s)
@@ -241,12 +245,6 @@ static bool read_shape(struct source *s, json_t **out)
 	*out = shape.found;
 	if (!shape.found)
 		return false;
-	if (json_integer_value(json_object_get(shape.found, "data_max")) > DATA_MORE) {
-		say("channel '%s' stays here: its messages may carry more data than the %d bytes "
-		    "that bridges pass on",
-		    s->name, DATA_MORE);
-		return false;
-	}
 	mode = json_string_value(json_object_get(shape.found, "mode"));
 	s->queue = mode && strcmp(mode, "queue") == 0;
 	s->depth = (uint32_t)json_integer_value(json_object_get(shape.found, "depth"));

@@ -217,7 +217,8 @@ static void print_places(FILE *out)
 	    "zeros. Nobody may trust another's page: read each value once, check it, and take what "
 	    "is out of range for a message that is not there. What follows is in this order, each "
 	    "part behind the one before; a *shape* is what CHANNEL says, within: depth up to %d, "
-	    "in_flight up to %d, data_max up to %d, %d of each role.\n\n"
+	    "in_flight up to %d, data_max up to %d, %d of each role, and the part of a ring by "
+	    "`data_max` up to %d bytes.\n\n"
 	    "| page | parts |\n"
 	    "| --- | --- |\n"
 	    "| control, %d bytes | struct channel_control |\n"
@@ -246,7 +247,7 @@ static void print_places(FILE *out)
 	    "wakes its futex, or rings the doorbell, where that says so. Futexes are shared "
 	    "ones.\n\n",
 	    CHANNEL_DEPTH_MAX, CHANNEL_IN_FLIGHT_MAX, CHANNEL_DATA_MAX, CHANNEL_MEMBERS_MAX,
-	    CHANNEL_CONTROL_SIZE, CHANNEL_DATA_NEAR, CHANNEL_DATA_NEAR);
+	    CHANNEL_FAR_MAX, CHANNEL_CONTROL_SIZE, CHANNEL_DATA_NEAR, CHANNEL_DATA_NEAR);
 	PRINT(channel_control, control);
 	PRINT(channel_ring, ring);
 	PRINT(channel_admission, admission);

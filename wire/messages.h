@@ -437,7 +437,7 @@
 	F(M, u32, when_full, 6, "enum share_when_full")                                     \
 	F(M, u32, depth, 6, "entries of a lane")                                            \
 	F(M, u32, in_flight, 6, "tickets of a producer")                                    \
-	F(M, u32, data_max, 6, "bytes with a message")                                      \
+	F(M, u32, data_max, 6, "bytes with a message; above 256, a consumer says it too")   \
 	F(M, u32, producers, 6, "at a time")                                                \
 	F(M, u32, consumers, 6, "at a time")                                                \
 	F(M, u32, deliveries, 6, "of a message, until it is set aside")                     \

@@ -271,14 +271,26 @@ static bool check_latest(struct request *r, const struct channel *ch)
 	return false;
 }
 
-/* A library that takes what is there for nonsense is told before it sees that. */
-static bool check_version(struct request *r, const struct channel *ch)
+/* A library that takes what is there for nonsense is told before it sees that. So is a consumer
+ * that has not said it wants so much: its program may have room for what was always the most. */
+static bool check_far(struct request *r, const struct channel *ch)
 {
-	if (channel_far_size(&ch->shape) == 0 || r->client->version >= WIRE_VERSION_FAR_DATA)
+	const struct wire_channel_open *m = &r->m->channel_open;
+
+	if (channel_far_size(&ch->shape) == 0)
 		return true;
-	request_fail(r, SHARE_ENOTSUP,
-		     "a message of channel '%s' carries up to %u bytes, and this process has an "
-		     "earlier version of the library, which knows no more than %d",
+	if (r->client->version < WIRE_VERSION_FAR_DATA) {
+		request_fail(r, SHARE_ENOTSUP,
+			     "a message of channel '%s' carries up to %u bytes, and this process "
+			     "has an earlier version of the library, which knows no more than %d",
+			     ch->name, ch->shape.data_max, CHANNEL_DATA_NEAR);
+		return false;
+	}
+	if (m->role != SHARE_CONSUMER || m->data_max != 0)
+		return true;
+	request_fail(r, SHARE_EEXIST,
+		     "a message of channel '%s' carries up to %u bytes, and a consumer gets more "
+		     "than %d only if it has said so (data_max)",
 		     ch->name, ch->shape.data_max, CHANNEL_DATA_NEAR);
 	return false;
 }
@@ -291,7 +303,7 @@ static void join(struct request *r, struct channel *ch)
 	struct member *member;
 	int e;
 
-	if (!check_version(r, ch) || (m->flags & SHARE_CHANNEL_LATEST && !check_latest(r, ch))) {
+	if (!check_far(r, ch) || (m->flags & SHARE_CHANNEL_LATEST && !check_latest(r, ch))) {
 		channel_end_if_unused(ch);
 		return;
 	}

@@ -124,7 +124,7 @@ enum share_channel_flags {
 	SHARE_CHANNEL_LATEST = 1 << 3,
 };
 
-/** Bytes that go with a message, besides its buffer. */
+/** Bytes that go with a message at most, besides its buffer, where nobody has said more. */
 #define SHARE_MESSAGE_DATA_MAX 256
 /** What a channel's `data_max` may be at most. */
 #define SHARE_CHANNEL_DATA_MAX 65535
@@ -145,7 +145,9 @@ typedef struct share_channel_options {
 	uint32_t in_flight; /**< messages whose memory is not back, up to 8192; 2 * depth */
 	/** Bytes with each message, up to SHARE_CHANNEL_DATA_MAX; SHARE_MESSAGE_DATA_MAX. Where it
 	 * is more than 256, all that a producer has in flight is 64 MiB at most: `in_flight` times
-	 * `data_max`. Data are copied twice, so more than a few KiB are better off in a buffer. */
+	 * `data_max`; and a consumer has to say it as well, else it gets SHARE_EEXIST, as its
+	 * program may have room for 256 bytes. Data are copied twice, so more than a few KiB are
+	 * better off in a buffer. */
 	uint32_t data_max;
 	/** At a time, up to 64; 16. Those that are gone keep nobody out: what they have sent can be
 	 * received, and stays until it is acknowledged. But a consumer that has yet to receive or
@@ -211,8 +213,8 @@ typedef struct share_channel_options {
  * @retval SHARE_EEXIST  there is a channel of that name, and it is not what was asked for, or this
  *                       user may not use it, or it belongs to a service
  * @retval SHARE_EQUOTA  this user has as many channels as it may
- * @retval SHARE_ENOTSUP SHARE_CHANNEL_WRITABLE in a pool that scrubs; SHARE_CHANNEL_LATEST with a
- *                       broker of an older version
+ * @retval SHARE_ENOTSUP SHARE_CHANNEL_WRITABLE in a pool that scrubs; SHARE_CHANNEL_LATEST, or a
+ *                       `data_max` of more than 256, with a broker of an older version
  * @see share_service_open()
  *
  * @par Example

@@ -82,7 +82,7 @@ Test(channel_data, go_with_messages_of_both_modes_in_any_size)
 	for (uint32_t mode = SHARE_BROADCAST; mode <= SHARE_QUEUE; mode++) {
 		share_channel_options o = much(mode, SHARE_FULL_BLOCK);
 		share_channel *p = open_channel(client, SHARE_PRODUCER, &o);
-		share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+		share_channel *c = open_channel(other, SHARE_CONSUMER, &o);
 
 		for (int turn = 0; turn < 100; turn++)
 			for (int i = 0; i < 8; i++) {
@@ -100,7 +100,7 @@ Test(channel_data, messages_that_were_received_together_have_their_own)
 {
 	share_channel_options o = much(SHARE_BROADCAST, SHARE_FULL_BLOCK);
 	share_channel *p = open_channel(client, SHARE_PRODUCER, &o);
-	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, &o);
 	share_message m[20];
 	int n = 0;
 
@@ -155,7 +155,7 @@ Test(channel_data, what_is_dropped_is_no_mixture_with_what_comes)
 
 	o.depth = 4;
 	p = open_channel(client, SHARE_PRODUCER, &o);
-	c = open_channel(other, SHARE_CONSUMER, NULL);
+	c = open_channel(other, SHARE_CONSUMER, &o);
 	for (int i = 0; i < 200; i++) {
 		send_much(p, pool, i, 3000);
 		if (i % 9 != 8)
@@ -300,10 +300,32 @@ Test(channel_data, an_older_library_is_told_that_it_cannot_take_part)
 	raw_ask_error(&r, &m, SHARE_ENOTSUP);
 	raw_close(&r);
 	/* others go on */
-	c = open_channel(other, SHARE_CONSUMER, NULL);
+	c = open_channel(other, SHARE_CONSUMER, &o);
 	send_much(p, pool, 1, MUCH);
 	expect_much(c, 1, MUCH, 1);
 	share_channel_close(c);
+	share_channel_close(p);
+}
+
+/* A program that was written when there were no more has room for no more. */
+Test(channel_data, a_consumer_that_does_not_say_so_is_sent_no_more_than_ever)
+{
+	share_channel_options o = much(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_channel_options silent = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_channel *p = open_channel(client, SHARE_PRODUCER, &o), *ch;
+
+	check_error(share_channel_open(other, "channel", SHARE_CONSUMER, NULL, &ch), SHARE_EEXIST);
+	check(strstr(share_error_detail(), "data_max"));
+	silent.flags = SHARE_CHANNEL_EXISTING;
+	check_error(share_channel_open(other, "channel", SHARE_CONSUMER, &silent, &ch),
+		    SHARE_EEXIST);
+	check_eq(channel_stats(p).consumers, 0);
+	/* who sends needs no room */
+	share_channel_close(open_channel(other, SHARE_PRODUCER, NULL));
+	ch = open_channel(other, SHARE_CONSUMER, &o);
+	send_much(p, pool, 1, MUCH);
+	expect_much(ch, 1, MUCH, 1);
+	share_channel_close(ch);
 	share_channel_close(p);
 }
 
