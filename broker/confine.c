@@ -65,6 +65,7 @@ static const uint16_t allowed[] = {
     CALL(recvmmsg),
     CALL(recvmsg),
     CALL(sendmsg),
+    CALL(sendto),
     CALL(clock_gettime),
     CALL(futex),
 #ifdef __x86_64__ /* what younger architectures do without */
@@ -213,7 +214,6 @@ static const uint16_t allowed[] = {
     CALL(sched_yield),
     CALL(sendfile),
     CALL(sendmmsg),
-    CALL(sendto),
     CALL(set_mempolicy),
     CALL(set_robust_list),
     CALL(set_tid_address),
