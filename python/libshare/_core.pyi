@@ -300,7 +300,7 @@ class Pool(_Closes):
         mode: "broadcast": every consumer gets every message; "queue": each goes to one of them.
         when_full: "block" until there is room, "fail" with NotReadyError, "drop" the oldest. depth: messages not yet
         received. in_flight: messages whose memory is not back. data_max: bytes with each, 65535 at most;
-        256.
+        256. Consumers have to say what is more, too.
         producers, consumers: how many at a time. deliveries: in a queue, how often a message is
         tried. history: in a broadcast, how many of its last messages each producer keeps for
         consumers that come later, from "oldest"; their memory stays in use. stall: seconds until a
