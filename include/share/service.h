@@ -188,7 +188,8 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
 int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out);
 
 /**
- * Gives a call up: its answer is not wanted any more.
+ * Gives a call up: its answer is not wanted any more. Who waits for it in another thread gets
+ * SHARE_ECANCELED.
  *
  * @param p  the call; NULL is fine
  */

@@ -177,11 +177,13 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
 		     share_buffer **out)
 {
 	RANGE("share_alloc", size);
+	HAZARDS;
 	return alloc(p, size, options, stream, out);
 }
 
 int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out)
 {
+	HAZARDS;
 	share_buffer *b;
 	int r = pool_resolve(&p);
 

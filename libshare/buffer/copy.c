@@ -43,6 +43,7 @@ static void wait_for_host(share_buffer *b, void **stream)
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream)
 {
 	RANGE("share_copy_to_host", size);
+	HAZARDS;
 	struct failure failure;
 	int r = check(&b, offset, to, size, stream);
 
@@ -62,6 +63,7 @@ int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uin
 			 void *stream)
 {
 	RANGE("share_copy_from_host", size);
+	HAZARDS;
 	struct failure failure;
 	int r = check(&b, offset, from, size, stream);
 

@@ -25,6 +25,7 @@ static int find_place(share_client *c, int ordinal, void *stream, struct memory_
 
 int share_fence_record(share_client *c, int ordinal, void *stream, share_fence *out)
 {
+	HAZARDS;
 	const struct memory_mapping *m;
 	struct memory_mapping place;
 	int r = check(c, out, &c);
@@ -37,6 +38,7 @@ int share_fence_record(share_client *c, int ordinal, void *stream, share_fence *
 int share_fence_wait(share_client *c, const share_fence *fence, int ordinal, void *stream)
 {
 	RANGE("share_fence_wait", 0);
+	HAZARDS;
 	struct ordering o = {.n = 1, .timeout_ms = -1};
 	const struct memory_mapping *m;
 	struct memory_mapping place;
@@ -60,6 +62,7 @@ int share_fence_wait(share_client *c, const share_fence *fence, int ordinal, voi
 
 int share_fence_query(const share_client *handle, const share_fence *fence)
 {
+	HAZARDS;
 	struct held_fence f;
 	share_client *c = NULL;
 	int r = check(handle, fence, &c);
@@ -85,6 +88,7 @@ int share_fence_query(const share_client *handle, const share_fence *fence)
 int share_fence_synchronize(share_client *c, const share_fence *fence, int timeout_ms)
 {
 	RANGE("share_fence_synchronize", 0);
+	HAZARDS;
 	struct held_fence f;
 	int r = check(c, fence, &c);
 
@@ -103,6 +107,7 @@ int share_fence_synchronize(share_client *c, const share_fence *fence, int timeo
 
 int share_fence_get_stats(const share_client *handle, share_fence_stats *out)
 {
+	HAZARDS;
 	share_client *c = NULL;
 	share_fence_stats stats;
 	int r = check(handle, out, &c);

@@ -225,6 +225,7 @@ int lookup_ask_unlocking(struct lookup *l, struct wire_message *m)
 int share_lookup_async(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
 		       share_lookup_callback callback, void *data, share_operation **out)
 {
+	HAZARDS;
 	struct wire_message m;
 	struct lookup *l;
 	int r;

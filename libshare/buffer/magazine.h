@@ -17,6 +17,8 @@ void magazine_open(share_pool *p);
 /* Before the broker hears that the handle is closed. With the last handle of a pool, all blocks go
  * back. */
 void magazine_close(share_pool *p);
+/* After that, when nobody is in a call about the handle. */
+void magazine_leave(share_pool *p);
 /* The client ends: from now on nothing is kept any more. */
 void magazines_end(share_client *c);
 

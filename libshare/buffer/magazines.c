@@ -117,7 +117,7 @@ static void start(struct magazine *m, const share_pool *p)
 	m->handles = 0;
 	atomic_store(&m->answered, asked_to_trim(p->client));
 	atomic_store(&m->ended, false);
-	atomic_store(&m->refs, 1); /* the handles' */
+	atomic_store(&m->refs, 1); /* ours, until a handle has it */
 	set_limit(m, limit < MAGAZINE_MAX ? limit : MAGAZINE_MAX);
 }
 
@@ -146,8 +146,8 @@ void magazine_open(share_pool *p)
 		fresh = NULL;
 		LIST_INSERT_HEAD(&c->buffers->magazines.list, m, link);
 	}
-	if (m)
-		m->handles++;
+	if (m && m->handles++ > 0)
+		atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&c->buffers->magazines.lock);
 	if (fresh)
 		magazine_unref(fresh);
@@ -156,6 +156,7 @@ void magazine_open(share_pool *p)
 
 int share_pool_set_cache(share_pool *p, uint64_t bytes)
 {
+	HAZARDS;
 	int r = pool_resolve(&p);
 
 	if (r != 0)
@@ -186,10 +187,14 @@ void magazine_close(share_pool *p)
 	if (last)
 		LIST_REMOVE(m, link);
 	pthread_mutex_unlock(&c->buffers->magazines.lock);
-	if (last) {
+	if (last)
 		shut(m);
-		magazine_unref(m);
-	}
+}
+
+void magazine_leave(share_pool *p)
+{
+	if (p->magazine)
+		magazine_unref(p->magazine);
 }
 
 /* ------------------------------------------------------------------------------------------- */

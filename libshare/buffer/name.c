@@ -18,6 +18,7 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 		       void *stream, uint64_t *version)
 {
 	RANGE("share_publish", 0);
+	HAZARDS;
 	share_publish_options o;
 	struct wire_message m = {.type = WIRE_PUBLISH};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
@@ -64,6 +65,7 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 
 int share_unpublish(share_client *c, const char *name)
 {
+	HAZARDS;
 	struct wire_message m = {.type = WIRE_UNPUBLISH};
 	int r = client_resolve(&c);
 
@@ -100,6 +102,7 @@ int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, vo
 		 share_buffer **out)
 {
 	RANGE("share_lookup", 0);
+	HAZARDS;
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	int64_t deadline = deadline_from(timeout_ms);
 	struct wire_message m;
@@ -160,6 +163,7 @@ static int report_name(const char *json, void *data)
 int share_list(share_client *c, const char *prefix,
 	       int (*each)(const share_name_info *info, void *data), void *data)
 {
+	HAZARDS;
 	struct listing l = {each, data};
 
 	int r = client_resolve(&c);

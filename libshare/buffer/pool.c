@@ -75,6 +75,7 @@ static int pool_from_reply(share_client *c, const char *name, const struct wire_
 int share_pool_open(share_client *c, const char *name, share_pool **out)
 {
 	RANGE("share_pool_open", 0);
+	HAZARDS;
 	struct wire_message m = {.type = WIRE_POOL_OPEN};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	int r = client_resolve(&c);
@@ -209,6 +210,7 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 		      share_pool **out)
 {
 	RANGE("share_pool_create", 0);
+	HAZARDS;
 	share_pool_options o;
 	struct wire_message m = {.type = WIRE_POOL_CREATE};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
@@ -247,6 +249,7 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 
 int share_pool_destroy(share_client *c, const char *name)
 {
+	HAZARDS;
 	struct wire_message m = {.type = WIRE_POOL_DESTROY};
 	int r = client_resolve(&c);
 
@@ -261,9 +264,21 @@ int share_pool_destroy(share_client *c, const char *name)
 	return r;
 }
 
+/* Nobody is in a call about it. */
+static void end(void *pool)
+{
+	share_pool *p = pool;
+	share_client *c = p->client;
+
+	magazine_leave(p);
+	pool_free(p);
+	client_unref(c);
+}
+
 void share_pool_close(share_pool *p)
 {
 	RANGE("share_pool_close", 0);
+	HAZARDS;
 	DETAIL_STAYS;
 	struct wire_message m = {.type = WIRE_POOL_CLOSE};
 
@@ -273,16 +288,18 @@ void share_pool_close(share_pool *p)
 	magazine_close(p);
 	m.pool_close.pool = p->id;
 	rpc(p->client, &m, NULL);
-	client_unref(p->client);
-	pool_free(p);
+	hazard_end(p, end);
 }
 
 int share_pool_get_info(const share_pool *p, share_pool_info *out)
 {
-	const share_pool *found = handle_find(p, HANDLE_POOL);
-	int r = found ? struct_check(share_pool_info, out) : handle_fault(p, HANDLE_POOL);
+	HAZARDS;
+	void *found = NULL;
+	int r = hazard_find(p, HANDLE_POOL, &found);
 
 	if (r == 0)
-		struct_out(share_pool_info, out, &found->info);
+		r = struct_check(share_pool_info, out);
+	if (r == 0)
+		struct_out(share_pool_info, out, &((share_pool *)found)->info);
 	return r;
 }

@@ -117,6 +117,7 @@ static int become_last(share_buffer *b, int64_t deadline, share_buffer **again,
 int share_reclaim(share_buffer *b, int timeout_ms, void *stream)
 {
 	RANGE("share_reclaim", 0);
+	HAZARDS;
 	struct ordering o = {.dead_is_done = true};
 	int64_t deadline = deadline_from(timeout_ms);
 	share_buffer *again = NULL;
@@ -355,6 +356,7 @@ static const struct operation_kind kind = {
 int share_reclaim_async(share_buffer *b, void *stream, share_status_callback callback, void *data,
 			share_operation **out)
 {
+	HAZARDS;
 	struct reclaim *r;
 	share_client *c;
 	int e = check(&b, -1, stream);

@@ -241,6 +241,7 @@ static inline bool is_idle(const share_buffer *b, const void *stream)
 
 static __attribute__((noinline)) int release_taken(share_buffer *b, void *stream)
 {
+	HAZARDS;
 	bool kept;
 	int r = buffer_release(b, stream, &kept);
 

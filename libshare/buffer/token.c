@@ -11,6 +11,7 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 		      share_token *out)
 {
 	RANGE("share_export", 0);
+	HAZARDS;
 	share_export_options o;
 	struct wire_message m = {.type = WIRE_EXPORT};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
@@ -61,6 +62,7 @@ int share_import(share_client *c, const share_token *token, int mode, void *stre
 		 share_buffer **out)
 {
 	RANGE("share_import", 0);
+	HAZARDS;
 	struct wire_message m = {.type = WIRE_IMPORT};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	share_buffer *b;
@@ -86,6 +88,7 @@ int share_import(share_client *c, const share_token *token, int mode, void *stre
 
 int share_revoke(share_client *c, const share_token *token)
 {
+	HAZARDS;
 	struct wire_message m = {.type = WIRE_REVOKE};
 	int r = client_resolve(&c);
 

@@ -89,6 +89,7 @@ static int start(share_client *c, struct buffer_watch *w, bool has_handle)
 int share_buffer_watch(share_buffer *b, share_status_callback callback, void *data,
 		       share_operation **out)
 {
+	HAZARDS;
 	struct buffer_watch *w;
 	share_client *c;
 	int r = buffer_resolve(&b);

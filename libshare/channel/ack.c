@@ -247,8 +247,15 @@ static int check(const share_message *messages, size_t n)
 	return client_is_forked(channel_of(messages[0].channel)->client) ? fail_fork() : 0;
 }
 
+static bool has_owner(const share_channel *ch)
+{
+	return atomic_load_explicit(&ch->owner, memory_order_relaxed);
+}
+
 static int ack_taken(share_channel *ch, share_message *messages, size_t n, void *stream)
 {
+	void *owner;
+
 	for (size_t i = 0; i < n; i++) {
 		int r = messages[i].buffer
 			    ? stream_check(ch->client, buffer_of(messages[i].buffer)->segment->kind,
@@ -258,13 +265,15 @@ static int ack_taken(share_channel *ch, share_message *messages, size_t n, void 
 		if (r != 0)
 			return r;
 	}
-	for (size_t i = 0; ch->before_ack && i < n; i++)
-		ch->before_ack(ch->owner, &messages[i]);
+	owner = channel_owner(ch);
+	for (size_t i = 0; owner && i < n; i++)
+		ch->before_ack(owner, &messages[i]);
 	return ack_all(ch, messages, n, stream);
 }
 
 static int ack_many(share_message *messages, size_t n, void *stream)
 {
+	HAZARDS;
 	share_channel *ch;
 	int r, first = 0;
 
@@ -320,7 +329,7 @@ static bool ack_data(share_message *messages, size_t n, int *r)
 	uint32_t held = 0;
 
 	if (!handle || !are_data(messages, n, handle) || !handle_exists(handle, HANDLE_CHANNEL) ||
-	    ch->role != SHARE_CONSUMER || ch->before_ack || client_is_forked(ch->client))
+	    ch->role != SHARE_CONSUMER || has_owner(ch) || client_is_forked(ch->client))
 		return false;
 	receiver = receiver_lock(ch);
 	/* nothing of these keeps the channel for who has a copy */
@@ -387,7 +396,7 @@ static int try_ack(share_channel *ch, share_message *m)
 	struct receiver *receiver;
 	int r = 1;
 
-	if (ch->before_ack || !is_unused(m))
+	if (has_owner(ch) || !is_unused(m))
 		return 1;
 	receiver = receiver_trylock(ch);
 	if (!receiver)
@@ -402,6 +411,7 @@ static int try_ack(share_channel *ch, share_message *m)
 
 int share_try_ack(share_message *m)
 {
+	HAZARDS;
 	int r = message_check(m);
 	share_channel *ch;
 
@@ -491,7 +501,7 @@ static int check_reject(share_channel *ch, const share_message *m)
 		    SHARE_ENOTSUP,
 		    "this broker is too old to know rejections: once the producer is "
 		    "gone it would take this one for an acknowledgement");
-	if (ch->before_ack)
+	if (has_owner(ch))
 		return fail_constant(SHARE_ENOTSUP,
 				     "a request to a service is to be answered, or acknowledged");
 	receiver = receiver_lock(ch);
@@ -546,6 +556,7 @@ static int reject_taken(share_channel *ch, share_message *m, void *stream)
 int share_reject(share_message *m, void *stream)
 {
 	RANGE("share_reject", 0);
+	HAZARDS;
 	share_channel *ch;
 	int r = message_check(m);
 

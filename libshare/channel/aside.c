@@ -57,7 +57,13 @@ int channel_take_back(share_channel *ch, share_message *out)
 	struct held_fence given;
 	share_message m;
 
-	sender_reclaim_unlocking(sender, true);
+	if (!sender->members->given_up)
+		sender_reclaim_unlocking(sender, true);
+	/* what there was is the closing thread's */
+	if (sender->members->given_up) {
+		channel_unlock(ch);
+		return channel_given_up();
+	}
 	a = STAILQ_FIRST(&sender->aside);
 	if (a) {
 		STAILQ_REMOVE_HEAD(&sender->aside, link);
@@ -98,6 +104,7 @@ int channel_take_back(share_channel *ch, share_message *out)
 
 int share_channel_take_back(share_channel *ch, share_message *out)
 {
+	HAZARDS;
 	int r = message_begin(out);
 
 	if (r == 0)

@@ -120,7 +120,7 @@ static void say_what_came_back_unlocking(struct sender *sender)
 
 	sender->ready.came_back = false;
 	channel_unlock(ch);
-	ch->came_back(ch->owner);
+	ch->came_back(atomic_load_explicit(&ch->owner, memory_order_relaxed));
 	channel_lock(ch);
 }
 

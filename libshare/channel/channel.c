@@ -29,6 +29,11 @@ int channel_check_role(const share_channel *ch, int role)
 	return 0;
 }
 
+int channel_given_up(void)
+{
+	return fail_constant(SHARE_EINVAL, "this channel handle was given up already");
+}
+
 int channel_resolve_as(share_channel **ch, int role)
 {
 	int r = channel_resolve(ch);
@@ -302,6 +307,7 @@ int share_channel_open(share_client *c, const char *name, int role,
 		       const share_channel_options *options, share_channel **out)
 {
 	RANGE("share_channel_open", 0);
+	HAZARDS;
 	int r = client_resolve(&c);
 
 	share_channel *ch;
@@ -358,6 +364,7 @@ int channel_get_fd(share_channel *ch)
 
 int share_channel_get_fd(share_channel *ch)
 {
+	HAZARDS;
 	int r = channel_resolve(&ch);
 
 	return r != 0 ? r : channel_get_fd(ch);
@@ -371,6 +378,10 @@ int channel_get_stats(share_channel *ch, share_channel_stats *out)
 	if (struct_check(share_channel_stats, out) != 0)
 		return SHARE_EINVAL;
 	members = channel_lock(ch);
+	if (members->given_up) {
+		channel_unlock(ch);
+		return channel_given_up();
+	}
 	stats.sleeps = members->sleeps;
 	if (members->sender) {
 		struct ring_producer_stats s;
@@ -406,6 +417,7 @@ int channel_get_stats(share_channel *ch, share_channel_stats *out)
 
 int share_channel_get_stats(const share_channel *handle, share_channel_stats *out)
 {
+	HAZARDS;
 	share_channel *ch = NULL;
 	int r = channel_find(handle, &ch);
 

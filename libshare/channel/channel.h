@@ -78,13 +78,11 @@ void channel_put_back(share_message *m);
 int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 		       struct ring_fence signalled);
 
-/* Acknowledges a message with which nothing was done, and calls no hook. */
-void channel_ack_unused(share_message *m);
+void channel_ack_unused(share_message *m); /* nothing was done with it; calls no hook */
 
 /* Says under what our own membership is to be answered. */
 void channel_self(share_channel *ch, struct channel_target *out);
-/* The page of the timelines of the message's producer; 0 if that is gone. */
-uint64_t channel_sender_page(const share_message *m);
+uint64_t channel_sender_page(const share_message *m); /* of its timelines; 0: it is gone */
 
 /* Reads the word `call` of a ticket in the ring of the message's producer, without blocking. The
  * answer is SHARE_EOWNERDEAD when the producer is gone. */
@@ -92,9 +90,11 @@ int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out);
 /* Writes the same word of our own ring. */
 void channel_set_call(share_channel *ch, uint32_t index, uint32_t value);
 
-/* Gives the channel an owner. share_ack() calls @before_ack for each message, with no lock held. */
+/* Gives the channel an owner, until it is dropped, before its hazard_end(). share_ack() calls
+ * @before_ack for each message, with no lock held. */
 void channel_set_owner(share_channel *ch, void *owner,
 		       void (*before_ack)(void *owner, share_message *m));
-void *channel_owner(const share_message *m); /* the owner of its channel */
+void channel_drop_owner(share_channel *ch);
+void *channel_owner(const share_channel *ch); /* as hazard_set(); or NULL */
 
 #endif

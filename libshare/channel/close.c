@@ -53,6 +53,9 @@ static int look_for_others(struct sender *sender, const struct goal *goal)
 
 static int wait_for_unlocking(struct sender *sender, const struct goal *goal, int64_t deadline)
 {
+	if (sender->members->given_up)
+		return wait_given_up();
+
 	uint32_t call = goal->acknowledged ? READY_DRAIN : READY_FLUSH;
 	/* what an event loop is told is another thread's, if we wait */
 	bool looks_only = deadline_left(deadline) == 0;
@@ -102,6 +105,7 @@ static int still_wait(const struct sender *sender, int error)
 int share_channel_flush(share_channel *ch, int timeout_ms)
 {
 	RANGE("share_channel_flush", 0);
+	HAZARDS;
 	static const struct goal nothing_waits = {false, 0};
 	struct sender *sender;
 	int r = check_wait(&ch, timeout_ms);
@@ -157,12 +161,14 @@ static int drain(share_channel *ch, uint64_t before, int timeout_ms)
 int share_channel_drain(share_channel *ch, int timeout_ms)
 {
 	RANGE("share_channel_drain", 0);
+	HAZARDS;
 	return drain(ch, UINT64_MAX, timeout_ms);
 }
 
 int share_drain_before(share_channel *ch, uint64_t before, int timeout_ms)
 {
 	RANGE("share_channel_drain", 0);
+	HAZARDS;
 	return drain(ch, before, timeout_ms);
 }
 
@@ -228,8 +234,14 @@ static void drop_references(struct sender *sender)
 		channel_given_fences(ch, sent.given, &fences);
 		buffer_release_after(sent.buffer, &fences, true);
 	}
-	while ((a = STAILQ_FIRST(&sender->aside))) {
-		STAILQ_REMOVE_HEAD(&sender->aside, link);
+	for (;;) {
+		sender_lock(ch);
+		a = STAILQ_FIRST(&sender->aside);
+		if (a)
+			STAILQ_REMOVE_HEAD(&sender->aside, link);
+		channel_unlock(ch);
+		if (!a)
+			return;
 		channel_given_fences(ch, a->given, &fences);
 		if (a->buffer)
 			buffer_release_after(a->buffer, &fences, true);
@@ -252,9 +264,10 @@ void receiver_drop_stash(struct receiver *receiver)
 	}
 }
 
-void channel_end(share_channel *ch)
+void channel_end(void *channel)
 {
 	DETAIL_STAYS;
+	share_channel *ch = channel;
 	struct members *members = channel_unshared(ch);
 	share_client *c = ch->client;
 
@@ -352,6 +365,7 @@ void channel_close(share_channel *ch)
 void share_channel_close(share_channel *ch)
 {
 	RANGE("share_channel_close", 0);
+	HAZARDS;
 
 	ch = channel_take(ch);
 	if (ch)

@@ -798,6 +798,7 @@ static bool is_at_hand(share_channel *ch, const share_message *m)
 
 int share_try_recv(share_channel *ch, share_message *out)
 {
+	HAZARDS;
 	struct receiver *receiver;
 	int r = message_begin(out);
 
@@ -810,7 +811,7 @@ int share_try_recv(share_channel *ch, share_message *out)
 	receiver = receiver_trylock(ch);
 	if (receiver) {
 		if (STAILQ_EMPTY(&receiver->stash) && !members_are_out_of_date(receiver->members) &&
-		    !receiver->stale)
+		    !receiver->stale && !receiver->members->given_up)
 			r = take(receiver, out);
 		channel_unlock(ch);
 	}
@@ -867,6 +868,7 @@ static int receive_more(share_channel *ch, int timeout_ms, void *stream, share_m
 int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n)
 {
 	RANGE("share_recv", 0);
+	HAZARDS;
 	size_t done = 0;
 	int r = n == 0 || n > INT32_MAX ? fail(SHARE_EINVAL, "%zu is no number of messages", n)
 					: message_begin(out);

@@ -75,7 +75,7 @@ void channel_set_call(share_channel *ch, uint32_t index, uint32_t value)
 void channel_set_came_back(share_channel *ch, void *owner, void (*came_back)(void *owner))
 {
 	channel_lock(ch);
-	ch->owner = owner;
+	atomic_store_explicit(&ch->owner, owner, memory_order_relaxed);
 	ch->came_back = came_back;
 	channel_unlock(ch);
 }
@@ -83,11 +83,21 @@ void channel_set_came_back(share_channel *ch, void *owner, void (*came_back)(voi
 void channel_set_owner(share_channel *ch, void *owner,
 		       void (*before_ack)(void *owner, share_message *m))
 {
-	ch->owner = owner;
 	ch->before_ack = before_ack;
+	atomic_store_explicit(&ch->owner, owner, memory_order_release);
 }
 
-void *channel_owner(const share_message *m)
+void channel_drop_owner(share_channel *ch)
 {
-	return channel_of(m->channel)->owner;
+	atomic_store_explicit(&ch->owner, NULL, memory_order_relaxed);
+}
+
+void *channel_owner(const share_channel *ch)
+{
+	void *owner = atomic_load_explicit(&ch->owner, memory_order_acquire);
+
+	/* who drops it looks for hazards after that */
+	if (!owner || !hazard_set(owner))
+		return NULL;
+	return atomic_load_explicit(&ch->owner, memory_order_relaxed) == owner ? owner : NULL;
 }

@@ -48,8 +48,11 @@ struct members *channel_unshared(share_channel *ch);
 int channel_resolve_as(share_channel **ch, int role);
 int channel_check_role(const share_channel *ch, int role);
 size_t channel_own_page_size(const share_channel *ch);
-/* The last message of a closed channel was given up. */
-void channel_end(share_channel *ch);
+/* The last message of a closed channel was given up, and nobody is in a call about it. */
+void channel_end(void *channel);
+/* In a call that has begun when another thread gives the channel up, where it would not wait:
+ * SHARE_EINVAL. */
+int channel_given_up(void);
 /* Messages that were received and not handed out go to others. */
 void receiver_drop_stash(struct receiver *receiver);
 

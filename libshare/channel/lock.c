@@ -74,12 +74,14 @@ void channel_unlock(share_channel *ch)
 
 void channel_unlock_and_end(share_channel *ch)
 {
-	const struct members *members = &whole_of(ch)->members;
-	bool last = members->held == 0 && members->waiting == 0 && members->closed;
+	struct members *members = &whole_of(ch)->members;
+	bool last =
+	    members->held == 0 && members->waiting == 0 && members->closed && !members->ended;
 
+	members->ended |= last;
 	pthread_mutex_unlock(&ch->lock);
 	if (last)
-		channel_end(ch);
+		hazard_end(ch, channel_end);
 }
 
 struct members *channel_unshared(share_channel *ch)

@@ -212,7 +212,7 @@ static int lease_unlocking(struct sender *sender, const share_outgoing *m)
 	channel_unlock(sender->ch);
 	r = channel_retain(buffer_of(m->buffer));
 	channel_lock(sender->ch);
-	return r;
+	return sender->members->given_up ? wait_given_up() : r;
 }
 
 /* How many, or an error when there were none. */
@@ -306,6 +306,9 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 						 timeout_ms > 0 ? deadline_from(timeout_ms) : -1);
 	if (r != 0)
 		r = sync_failed(sender, r);
+	/* what is in the ring is the closing thread's then */
+	else if (sender->members->given_up)
+		r = wait_given_up();
 	if (r == 0 && to && !is_there(sender, to))
 		r = fail(SHARE_ENOENT, "there is no such consumer");
 	done = r != 0 ? r : put_all_unlocking(sender, messages, n, &s);
@@ -461,6 +464,7 @@ static int send_public(share_channel *ch, const share_outgoing *messages, size_t
 int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
 {
 	RANGE("share_send", n);
+	HAZARDS;
 	return send_public(ch, messages, n, NULL, stream);
 }
 
@@ -468,5 +472,6 @@ int share_send_within(share_channel *ch, const share_outgoing *messages, size_t 
 		      void *stream)
 {
 	RANGE("share_send", n);
+	HAZARDS;
 	return send_public(ch, messages, n, &timeout_ms, stream);
 }

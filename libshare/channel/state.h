@@ -66,7 +66,7 @@ struct share_channel {
 	int wakeup;   /* wakes the background thread of a producer */
 	int room;     /* tells the event loop of a producer (ready.c) */
 	_Atomic int timer; /* for the event loop of a consumer; -1 until that asks */
-	void *owner;
+	_Atomic(void *) owner;
 	void (*before_ack)(void *owner, share_message *m);
 	void (*came_back)(void *owner);
 
@@ -126,7 +126,8 @@ struct members {
 	bool wants_fd;          /* an event loop was given a descriptor */
 	uint64_t sleeps;        /* for the statistics */
 	uint32_t held;          /* messages that the program has */
-	bool closed;            /* the channel ends when `held` and `waiting` are 0 */
+	bool closed;            /* the channel ends when `held` and `waiting` are 0, */
+	bool ended;             /* and has: when nobody is in a call any more, it goes */
 };
 
 /* ------------------------------------------------------------------------------------------- */

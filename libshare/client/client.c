@@ -20,12 +20,13 @@
 
 int client_find(const share_client *handle, share_client **out)
 {
-	share_client *found = handle_find(handle, HANDLE_CLIENT);
+	void *found = NULL;
+	int r = hazard_find(handle, HANDLE_CLIENT, &found);
 
-	if (!found)
-		return handle_fault(handle, HANDLE_CLIENT);
+	if (r != 0)
+		return r;
 	*out = found;
-	return client_is_forked(found) ? fail_fork() : 0;
+	return client_is_forked(*out) ? fail_fork() : 0;
 }
 
 share_client *client_ref(share_client *c)
@@ -100,6 +101,7 @@ void client_hear_ending(share_client *c, uint32_t within_ms)
 
 int share_ending(share_client *c)
 {
+	HAZARDS;
 	int64_t ends_by, left;
 	int r = client_resolve(&c);
 
@@ -224,9 +226,16 @@ void client_unref(share_client *c)
 	client_free(c);
 }
 
+/* The program's reference, when nobody is in a call about it, who might make something from it. */
+static void let_go(void *client)
+{
+	client_unref(client);
+}
+
 void share_disconnect(share_client *c)
 {
 	RANGE("share_disconnect", 0);
+	HAZARDS;
 	DETAIL_STAYS;
 
 	c = handle_take(c, HANDLE_CLIENT);
@@ -242,18 +251,21 @@ void share_disconnect(share_client *c)
 	for (size_t i = 0; client_rooms[i]; i++)
 		if (client_rooms[i]->leave)
 			client_rooms[i]->leave(c);
-	client_unref(c);
+	hazard_end(c, let_go);
 }
 
 const char *share_address(const share_client *c)
 {
-	const share_client *found = handle_find(c, HANDLE_CLIENT);
+	HAZARDS;
+	const share_client *found =
+	    hazard_set(handle_object(c)) ? handle_find(c, HANDLE_CLIENT) : NULL;
 
 	return found ? found->connection->address : NULL;
 }
 
 int share_ping(share_client *c)
 {
+	HAZARDS;
 	struct wire_message ping = {.type = WIRE_PING};
 	int r = client_resolve(&c);
 

@@ -10,7 +10,7 @@
 #include <share/share.h>
 
 #include "libshare/client/error.h"
-#include "libshare/client/handle.h"
+#include "libshare/client/hazard.h"
 #include "libshare/client/wait.h"
 #include "pages/timeline.h"
 

@@ -97,6 +97,7 @@ static int make_descriptor(share_client *c)
 
 int share_get_fd(share_client *c)
 {
+	HAZARDS;
 	int r = client_resolve(&c);
 
 	if (r != 0)
@@ -138,6 +139,7 @@ static int run_tasks(share_client *c)
 
 int share_dispatch(share_client *c)
 {
+	HAZARDS;
 	int n = client_resolve(&c);
 
 	if (n != 0)

@@ -130,6 +130,14 @@ static inline bool handle_exists(const void *handle, enum handle_kind kind)
 		     ~(uint64_t)UINT32_MAX) == handle_tag(handle, kind);
 }
 
+/* The program has a reference to this object, which may be another one's by now. */
+static inline bool handle_is_given(const void *object)
+{
+	const struct handle *h = object;
+
+	return (uint32_t)atomic_load_explicit(&h->word, memory_order_relaxed) > 0;
+}
+
 /* handle_find(), and one reference less. Of several threads that give the last one up, one gets the
  * object. */
 static inline void *handle_take(const void *handle, enum handle_kind kind)
@@ -250,40 +258,5 @@ static inline bool handle_is_worn(const void *object)
 	return (atomic_load_explicit(&h->word, memory_order_relaxed) >> 32 &
 		(HANDLE_ALIGNMENT - 1)) == HANDLE_GENERATIONS;
 }
-
-/*
- * For what belongs to a client (client.h), from the program's handle to the object: NAME_find() and
- * NAME_resolve(), 0, SHARE_EINVAL or SHARE_EFORK; NAME_of(), of a handle that was found before; and
- * NAME_take(), for what gives it up: NULL when there is nothing that the caller could do. Not every
- * kind needs all of them.
- */
-#define HANDLES_OF(type, name, kind)                                                          \
-	__attribute__((unused)) static inline type *name##_of(const type *handle)             \
-	{                                                                                     \
-		return handle_object(handle);                                                 \
-	}                                                                                     \
-	__attribute__((unused)) static inline int name##_find(const type *handle, type **out) \
-	{                                                                                     \
-		type *found = handle_find(handle, kind);                                      \
-                                                                                              \
-		if (!found)                                                                   \
-			return handle_fault(handle, kind);                                    \
-		*out = found;                                                                 \
-		return client_is_forked(found->client) ? fail_fork() : 0;                     \
-	}                                                                                     \
-	__attribute__((unused)) static inline int name##_resolve(type **handle)               \
-	{                                                                                     \
-		return name##_find(*handle, handle);                                          \
-	}                                                                                     \
-	__attribute__((unused)) static inline type *name##_take(type *handle)                 \
-	{                                                                                     \
-		type *taken = handle_take(handle, kind);                                      \
-                                                                                              \
-		if (!taken || !client_is_forked(taken->client))                               \
-			return taken;                                                         \
-		handle_keep(taken);                                                           \
-		return NULL;                                                                  \
-	}                                                                                     \
-	_Static_assert(offsetof(type, handle) == 0, "an object's handle is its address")
 
 #endif

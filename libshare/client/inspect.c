@@ -65,6 +65,7 @@ int inspect(share_client *c, const char *what, const char *prefix,
 int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
 		  void *data)
 {
+	HAZARDS;
 	int r = client_resolve(&c);
 
 	if (r == 0 && (!what || !each))
@@ -98,22 +99,26 @@ static int drop(share_client *c, enum wire_dropped what, uint64_t id, const char
 
 int share_revoke_id(share_client *c, uint64_t token)
 {
+	HAZARDS;
 	return drop(c, WIRE_DROP_TOKEN, token, NULL);
 }
 
 int share_drop_client(share_client *c, uint64_t client)
 {
+	HAZARDS;
 	return drop(c, WIRE_DROP_CLIENT, client, NULL);
 }
 
 int share_end_channel(share_client *c, const char *name)
 {
+	HAZARDS;
 	return drop(c, WIRE_DROP_MESSAGES, 0, name);
 }
 
 int share_monitor(share_client *c, const share_monitor_options *options, int timeout_ms,
 		  int (*each)(const char *json, void *data), void *data)
 {
+	HAZARDS;
 	share_monitor_options o;
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	struct wire_message m = {.type = WIRE_MONITOR};
@@ -144,6 +149,7 @@ int share_monitor(share_client *c, const share_monitor_options *options, int tim
 
 int share_upgrade(share_client *c, int (*each)(const char *json, void *data), void *data)
 {
+	HAZARDS;
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	struct wire_message m = {.type = WIRE_UPGRADE};
 	int r = client_resolve(&c);
@@ -157,6 +163,7 @@ int share_upgrade(share_client *c, int (*each)(const char *json, void *data), vo
 
 int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data)
 {
+	HAZARDS;
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	struct wire_message m = {.type = WIRE_RELOAD};
 	int r = client_resolve(&c);

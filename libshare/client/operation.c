@@ -74,6 +74,7 @@ static int wait_until_over(share_operation *o)
 
 static void *work(void *data)
 {
+	HAZARDS;
 	share_operation *o = data;
 	share_client *c = o->client;
 	int r = wait_until_over(o);
@@ -191,6 +192,7 @@ static void cancel(share_operation *o)
 
 void share_cancel(share_operation *o)
 {
+	HAZARDS;
 	share_client *c;
 
 	o = operation_take(o);

@@ -352,15 +352,20 @@ void waiter_poll_with(struct waiter *w, struct pollfd *p, size_t n, int timeout_
 /* Says nothing but numbers: it may be called by the handler of a signal. */
 int share_set_interrupted(share_client *c, int interrupted)
 {
+	int r = SHARE_EINVAL;
+
+	hazards_stop();
 	c = handle_find(c, HANDLE_CLIENT);
-	if (!c)
-		return SHARE_EINVAL;
-	if (client_is_forked(c))
-		return SHARE_EFORK;
-	atomic_store(&c->waiters.interrupted, interrupted != 0);
-	if (interrupted)
-		waiters_wake(c, false);
-	return 0;
+	if (c && client_is_forked(c)) {
+		r = SHARE_EFORK;
+	} else if (c) {
+		atomic_store(&c->waiters.interrupted, interrupted != 0);
+		if (interrupted)
+			waiters_wake(c, false);
+		r = 0;
+	}
+	hazards_go_on();
+	return r;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -368,6 +373,7 @@ int share_set_interrupted(share_client *c, int interrupted)
 
 share_waits *share_waits_of(share_client *c)
 {
+	HAZARDS;
 	return client_resolve(&c) == 0 ? (void *)c : NULL;
 }
 
@@ -420,6 +426,7 @@ static int wait_for(share_client *c, struct waiter *w, struct pollfd *p, size_t 
 
 int share_wait_for(share_client *c, const int *fds, size_t n, int timeout_ms)
 {
+	HAZARDS;
 	struct pollfd p[MOST_POLLED];
 	struct waiter *w;
 	int r = client_resolve(&c);

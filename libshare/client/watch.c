@@ -144,6 +144,7 @@ static void answered(share_client *c, struct call *call, const struct wire_messa
 int share_watch_names(share_client *c, const char *prefix, share_watch_callback callback,
 		      void *data, share_watch **out)
 {
+	HAZARDS;
 	struct wire_message m = {.type = WIRE_WATCH};
 	share_watch *w;
 	int r = client_resolve(&c);
@@ -199,6 +200,7 @@ static bool runs_elsewhere(const share_watch *w)
 
 void share_unwatch(share_watch *w)
 {
+	HAZARDS;
 	DETAIL_STAYS;
 	struct wire_message m = {.type = WIRE_UNWATCH};
 	share_client *c;

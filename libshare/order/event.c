@@ -80,6 +80,7 @@ static int check(share_client **c, const void *out)
 
 int share_event_create(share_client *c, const share_event_options *options, share_event **out)
 {
+	HAZARDS;
 	struct wire_message m = {.type = WIRE_EVENT_CREATE};
 	share_event_options o;
 	int r = check(&c, out);
@@ -99,6 +100,7 @@ int share_event_create(share_client *c, const share_event_options *options, shar
 
 int share_event_open(share_client *c, const char *name, share_event **out)
 {
+	HAZARDS;
 	struct wire_message m = {.type = WIRE_EVENT_OPEN};
 	int r = check(&c, out);
 
@@ -112,6 +114,7 @@ int share_event_open(share_client *c, const char *name, share_event **out)
 
 int share_event_import(share_client *c, const share_token *token, share_event **out)
 {
+	HAZARDS;
 	struct wire_message m = {.type = WIRE_EVENT_OPEN};
 	int r = check(&c, out);
 
@@ -125,6 +128,7 @@ int share_event_import(share_client *c, const share_token *token, share_event **
 
 int share_event_export(const share_event *handle, share_token *out)
 {
+	HAZARDS;
 	share_event *e = NULL;
 	int r = event_find(handle, &e);
 
@@ -137,12 +141,17 @@ int share_event_export(const share_event *handle, share_token *out)
 
 int share_event_get_info(const share_event *handle, share_event_info *out)
 {
+	HAZARDS;
 	share_event_info info = {.size = sizeof(info)};
-	share_event *e = handle_find(handle, HANDLE_EVENT);
-	int r = e ? struct_check(share_event_info, out) : handle_fault(handle, HANDLE_EVENT);
+	const share_event *e;
+	void *found = NULL;
+	int r = hazard_find(handle, HANDLE_EVENT, &found);
 
+	if (r == 0)
+		r = struct_check(share_event_info, out);
 	if (r != 0)
 		return r;
+	e = found;
 	info.id = e->id;
 	info.device = e->device;
 	info.handle = e->ipc;
@@ -181,6 +190,7 @@ static int open_once(share_event *e, void *stream, struct failure *failure)
 
 int share_event_record(share_event *e, void *stream)
 {
+	HAZARDS;
 	struct failure failure;
 	int r = check_use(&e, stream);
 
@@ -194,6 +204,7 @@ int share_event_record(share_event *e, void *stream)
 
 int share_event_wait(share_event *e, void *stream)
 {
+	HAZARDS;
 	struct failure failure;
 	int r = check_use(&e, stream);
 
@@ -211,14 +222,24 @@ int share_event_wait(share_event *e, void *stream)
 	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }
 
-void share_event_release(share_event *e)
+/* Nobody is in a call about it. */
+static void end(void *event)
 {
-	e = event_take(e);
-	if (!e)
-		return;
+	share_event *e = event;
+	share_client *c = e->client;
+
 	memory_ipc_event_close(e->opened);
-	give_back(e->client, e->id);
-	client_unref(e->client);
+	give_back(c, e->id);
 	pthread_mutex_destroy(&e->opening);
 	handle_free(e);
+	client_unref(c);
+}
+
+void share_event_release(share_event *e)
+{
+	HAZARDS;
+
+	e = event_take(e);
+	if (e)
+		hazard_end(e, end);
 }

@@ -37,8 +37,7 @@ struct share_host_stream {
 	uint64_t signaled;       /* `enqueued` right after the last signal job */
 	share_fence last_signal;
 	uint32_t slot;
-	uint32_t waiting; /* threads of the program, until the jobs so far are done */
-	bool given_up;
+	bool given_up; /* there are no jobs after the last one */
 };
 HANDLES_OF(share_host_stream, host_stream, HANDLE_HOST_STREAM);
 
@@ -89,12 +88,21 @@ static void *work(void *data)
 	return NULL;
 }
 
-/* With the stream's lock held. */
-static void enqueue(share_host_stream *s, struct job *job)
+/* With the stream's lock held. It runs, or is freed: 0 or SHARE_EINVAL. */
+static int enqueue(share_host_stream *s, struct job *job)
 {
+	if (s->given_up) {
+		if (job->kind == JOB_WAIT)
+			fence_drop(s->client, &job->fence);
+		free(job);
+		return fail_constant(SHARE_EINVAL, "this host stream handle was given up already");
+	}
+	if (job->kind == JOB_END)
+		s->given_up = true;
 	TAILQ_INSERT_TAIL(&s->jobs, job, link);
 	s->enqueued++;
 	bell_ring(&s->changed);
+	return 0;
 }
 
 static struct job *job_new(enum job_kind kind)
@@ -112,6 +120,7 @@ static struct job *job_new(enum job_kind kind)
 
 int share_host_stream_create(share_client *c, share_host_stream **out)
 {
+	HAZARDS;
 	share_host_stream *s;
 	uint32_t slot;
 	int r = client_resolve(&c), error;
@@ -149,6 +158,7 @@ int share_host_stream_create(share_client *c, share_host_stream **out)
 
 int share_host_stream_launch(share_host_stream *s, void (*function)(void *data), void *data)
 {
+	HAZARDS;
 	int r = host_stream_resolve(&s);
 	struct job *job;
 
@@ -162,9 +172,9 @@ int share_host_stream_launch(share_host_stream *s, void (*function)(void *data),
 	job->function = function;
 	job->data = data;
 	pthread_mutex_lock(&s->lock);
-	enqueue(s, job);
+	r = enqueue(s, job);
 	pthread_mutex_unlock(&s->lock);
-	return 0;
+	return r;
 }
 
 void host_stream_synchronize(void *stream)
@@ -179,28 +189,26 @@ void host_stream_synchronize(void *stream)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void stream_free(share_host_stream *s)
+/* Nobody is in a call about it. Until then it is a stream, whose calls fail. */
+static void end(void *stream)
 {
+	share_host_stream *s = stream;
 	share_client *c = s->client;
 
+	pthread_mutex_lock(&c->order->lock);
+	LIST_REMOVE(s, link);
+	atomic_fetch_sub_explicit(&c->order->n_streams, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&c->order->lock);
+	slot_give_back(c, s->slot);
 	pthread_mutex_destroy(&s->lock);
 	handle_free(s);
 	client_unref(c);
 }
 
-/* Called with the stream's lock held, which it lets go of. */
-static void leave_unlocking(share_host_stream *s)
-{
-	bool last = s->given_up && s->waiting == 0;
-
-	pthread_mutex_unlock(&s->lock);
-	if (last)
-		stream_free(s);
-}
-
 int share_host_stream_synchronize(share_host_stream *s)
 {
 	RANGE("share_host_stream_synchronize", 0);
+	HAZARDS;
 	int r = host_stream_resolve(&s);
 	uint64_t target;
 
@@ -208,36 +216,26 @@ int share_host_stream_synchronize(share_host_stream *s)
 		return r;
 	pthread_mutex_lock(&s->lock);
 	target = s->enqueued;
-	s->waiting++;
 	while (r == 0 && s->done < target)
 		r = s->given_up ? wait_given_up()
 				: wait_at_bell(s->client, &s->changed, &s->lock, -1);
-	s->waiting--;
-	leave_unlocking(s);
+	pthread_mutex_unlock(&s->lock);
 	return r;
 }
 
 void share_host_stream_destroy(share_host_stream *s)
 {
-	share_client *c;
+	HAZARDS;
 
 	s = host_stream_take(s);
 	if (!s)
 		return;
-	c = s->client;
 	s->end.kind = JOB_END;
 	pthread_mutex_lock(&s->lock);
-	s->given_up = true;
 	enqueue(s, &s->end);
 	pthread_mutex_unlock(&s->lock);
 	pthread_join(s->thread, NULL);
-	pthread_mutex_lock(&c->order->lock);
-	LIST_REMOVE(s, link);
-	atomic_fetch_sub_explicit(&c->order->n_streams, 1, memory_order_relaxed);
-	pthread_mutex_unlock(&c->order->lock);
-	slot_give_back(c, s->slot);
-	pthread_mutex_lock(&s->lock);
-	leave_unlocking(s);
+	hazard_end(s, end);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -246,6 +244,7 @@ bool host_stream_is(share_client *c, const void *stream)
 {
 	struct order *o = c->order;
 	share_host_stream *s;
+	bool is;
 
 	/* Does not look into it. Whoever has one knows that it was made, so that when none is seen
 	 * it is none. */
@@ -255,8 +254,10 @@ bool host_stream_is(share_client *c, const void *stream)
 	LIST_FOREACH (s, &o->streams, link)
 		if (handle_of(s) == stream)
 			break;
+	/* who ends it takes it out of the list */
+	is = s && (hazard_is_set(s) || hazard_set(s));
 	pthread_mutex_unlock(&o->lock);
-	return s;
+	return is;
 }
 
 int host_stream_refuse(const void *stream)
@@ -273,6 +274,7 @@ int host_stream_signal(void *stream, share_fence *out)
 	share_host_stream *s = handle_object(stream);
 	share_client *c = s->client;
 	struct job *job = job_new(JOB_SIGNAL);
+	int r = 0;
 
 	if (!job)
 		return SHARE_ENOMEM;
@@ -281,6 +283,8 @@ int host_stream_signal(void *stream, share_fence *out)
 	if (s->signaled == s->enqueued && s->last_signal.timeline) {
 		*out = s->last_signal;
 		free(job);
+	} else if (s->given_up) {
+		r = enqueue(s, job);
 	} else {
 		job->value = slot_next(c, s->slot);
 		*out = (share_fence){WIRE_TIMELINE(c->page_id, s->slot), job->value};
@@ -291,13 +295,14 @@ int host_stream_signal(void *stream, share_fence *out)
 		s->last_signal = *out;
 	}
 	pthread_mutex_unlock(&s->lock);
-	return 0;
+	return r;
 }
 
 int host_stream_wait(void *stream, const struct held_fence *f)
 {
 	share_host_stream *s = handle_object(stream);
 	struct job *job;
+	int r;
 
 	if (fence_state(s->client, f) == TIMELINE_REACHED)
 		return 0;
@@ -306,7 +311,7 @@ int host_stream_wait(void *stream, const struct held_fence *f)
 		return SHARE_ENOMEM;
 	job->fence = fence_hold_again(s->client, f);
 	pthread_mutex_lock(&s->lock);
-	enqueue(s, job);
+	r = enqueue(s, job);
 	pthread_mutex_unlock(&s->lock);
-	return 0;
+	return r;
 }

@@ -18,7 +18,7 @@ int stream_check(share_client *c, const struct memory_kind *kind, void *stream)
 {
 	int r;
 
-	if (!stream || host_stream_is(c, stream))
+	if (!stream || (host_stream_is(c, stream) && handle_find(stream, HANDLE_HOST_STREAM)))
 		return 0;
 	r = host_stream_refuse(stream);
 	if (r != 0)

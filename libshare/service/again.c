@@ -187,7 +187,7 @@ void service_drop_before(share_service *s, bool all)
 
 		if (!ch || (!all && channel_held(ch) > 1))
 			continue;
-		channel_set_owner(ch, NULL, NULL);
+		channel_drop_owner(ch);
 		s->before[i] = NULL;
 		channel_let_go(ch);
 	}
@@ -197,6 +197,7 @@ void service_drop_before(share_service *s, bool all)
 /* The same one, however often the channel is opened again. */
 int share_service_get_fd(share_service *s)
 {
+	HAZARDS;
 	int r = service_resolve(&s);
 
 	if (r != 0)

@@ -182,7 +182,7 @@ static int wait_for_answer(share_service *s, share_pending *p, int64_t deadline)
 		left = p ? deadline_left(deadline) : 0;
 		if (s->reading && (left == 0 || r < 0))
 			break;
-		if (atomic_load(&s->given_up)) {
+		if (atomic_load(&s->given_up) || (p && p->canceled)) {
 			r = wait_given_up();
 			break;
 		}
@@ -258,6 +258,7 @@ static int take_call(share_service *s, share_pending **out)
 	}
 	p = new_call_locked(s);
 	if (p) {
+		p->canceled = false;
 		p->error = 0;
 		p->waiting = true;
 		channel_set_call(s->requests, p->index, p->call);
@@ -275,6 +276,7 @@ static void put_call(share_pending *p)
 	DETAIL_STAYS;
 	share_service *s = p->service;
 	share_message answer;
+	bool worn = false;
 
 	pthread_mutex_lock(&s->lock);
 	if (p->waiting)
@@ -285,11 +287,13 @@ static void put_call(share_pending *p)
 	s->free[s->n_free++] = (uint16_t)p->index;
 	if (handle_is_worn(p)) {
 		s->calls[p->index] = NULL;
-		handle_free(p);
+		worn = true;
 	} else {
 		handle_end(p);
 	}
 	pthread_mutex_unlock(&s->lock);
+	if (worn)
+		hazard_end(p, handle_free);
 	if (answer.channel)
 		channel_ack_unused(&answer);
 }
@@ -327,20 +331,35 @@ static int start_call(share_service *s, share_buffer *b, const void *data, size_
 	return 0;
 }
 
+/* To the program, unless the service was given up, which takes all calls from it. */
+static int give_call(share_pending *p, share_pending **out)
+{
+	share_service *s = p->service;
+	bool given_up;
+
+	pthread_mutex_lock(&s->lock);
+	given_up = atomic_load(&s->given_up);
+	if (!given_up)
+		*out = handle_give(p);
+	pthread_mutex_unlock(&s->lock);
+	if (given_up)
+		put_call(p);
+	return given_up ? wait_given_up() : 0;
+}
+
 int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
 		     int timeout_ms, void *stream, share_pending **out)
 {
 	RANGE("share_call_start", data_size);
+	HAZARDS;
 	int r = service_resolve_as(&s, SHARE_CALLER);
 	share_pending *p;
 
 	if (r != 0)
 		return r;
-	service_enter(s);
 	r = start_call(s, b, data, data_size, timeout_ms, stream, out ? &p : NULL);
 	if (r == 0)
-		*out = handle_give(p);
-	service_leave(s);
+		r = give_call(p, out);
 	return r;
 }
 
@@ -407,55 +426,112 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 	return r;
 }
 
+/* From the program. Its service takes it, too, if it is given up: so if it is the program's still,
+ * after it was said to which service it belongs, that stays until this call is over. */
+static int take_from_program(share_pending *handle, share_pending **out)
+{
+	void *found = NULL;
+	share_pending *p;
+	int r = hazard_find(handle, HANDLE_PENDING, &found);
+
+	if (r != 0)
+		return r;
+	p = found;
+	if (!hazard_set(p->service))
+		return fail_system(-ENOMEM, "looking at a handle");
+	if (!handle_take(handle, HANDLE_PENDING))
+		return handle_fault(handle, HANDLE_PENDING);
+	if (client_is_forked(p->client)) {
+		handle_keep(p);
+		return fail_fork();
+	}
+	*out = p;
+	return 0;
+}
+
+/* It is the program's still, unless its service, or the call itself, was given up meanwhile: 0 or
+ * SHARE_ECANCELED. */
+static int keep_call(share_pending *p)
+{
+	share_service *s = p->service;
+	bool canceled;
+
+	pthread_mutex_lock(&s->lock);
+	canceled = p->canceled;
+	if (!canceled && !atomic_load(&s->given_up))
+		handle_keep(p);
+	pthread_mutex_unlock(&s->lock);
+	if (canceled)
+		put_call(p);
+	return canceled ? wait_given_up() : 0;
+}
+
 /* @late: a call whose answer is late goes on. */
 static int finish_pending(share_pending *p, int timeout_ms, void *stream, share_message *out,
 			  bool late)
 {
-	share_pending *taken = handle_take(p, HANDLE_PENDING);
-	share_service *s = taken ? service_enter(taken->service) : NULL;
-	bool stays = true;
+	share_pending *taken = NULL;
+	bool stays = late;
 	int r = message_begin(out);
 
-	if (!taken)
-		return handle_fault(p, HANDLE_PENDING);
-	if (client_is_forked(taken->client)) {
-		r = fail_fork();
-	} else if (r == 0) {
-		stays = late;
-		r = finish_call(taken, timeout_ms, stream, out, &stays);
-		if (stays)
-			tell_again(taken);
+	if (r == 0)
+		r = take_from_program(p, &taken);
+	if (r != 0)
+		return r;
+	r = finish_call(taken, timeout_ms, stream, out, &stays);
+	if (stays) {
+		tell_again(taken);
+		stays = keep_call(taken) == 0;
+		r = stays ? r : SHARE_ECANCELED;
 	}
-	if (stays)
-		handle_keep(taken);
-	if (s)
-		service_leave(s);
 	return r;
 }
 
 int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out)
 {
 	RANGE("share_call_finish", 0);
+	HAZARDS;
 	return finish_pending(p, timeout_ms, stream, out, false);
 }
 
 int share_call_await(share_pending *p, int timeout_ms, void *stream, share_message *out)
 {
 	RANGE("share_call_finish", 0);
+	HAZARDS;
 	return finish_pending(p, timeout_ms, stream, out, true);
 }
 
 void share_call_cancel(share_pending *p)
 {
-	p = pending_take(p);
-	if (p)
-		put_call(p);
+	HAZARDS;
+	DETAIL_STAYS;
+	share_pending *call = pending_of(p);
+	share_service *s;
+	bool taken;
+
+	if (!call || !hazard_set(call) || !handle_exists(p, HANDLE_PENDING))
+		return;
+	s = call->service;
+	if (!hazard_set(s) || !handle_is_given(s) || client_is_forked(s->client))
+		return;
+	pthread_mutex_lock(&s->lock);
+	taken = handle_take(p, HANDLE_PENDING) != NULL;
+	/* else another thread asks for the answer, if it is not over */
+	if (!taken && handle_exists(p, HANDLE_PENDING)) {
+		call->canceled = true;
+		channel_look_again(s->replies);
+		bell_ring(&s->arrived);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (taken)
+		put_call(call);
 }
 
 int share_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
 	       int timeout_ms, void *stream, share_message *out)
 {
 	RANGE("share_call", data_size);
+	HAZARDS;
 	int64_t deadline = deadline_from(timeout_ms);
 	share_pending *p;
 	bool stays = false;
@@ -465,7 +541,6 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 		r = service_resolve_as(&s, SHARE_CALLER);
 	if (r != 0)
 		return r;
-	service_enter(s);
 	r = start_call(s, b, data, data_size, timeout_ms, stream, &p);
 	if (r == 0) {
 		int left = deadline_left(deadline);
@@ -476,6 +551,5 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 		if (r == SHARE_EAGAIN && left == 0 && timeout_ms != 0)
 			r = fail_late(s);
 	}
-	service_leave(s);
 	return r;
 }

@@ -54,6 +54,7 @@ struct share_pending {
 	uint32_t call; /* this and what follows under the lock */
 	bool waiting;  /* for an answer */
 	bool told;     /* it has ended, and was not asked for since, or could not be had then */
+	bool canceled; /* by another thread, while one asks for the answer */
 	int error;     /* 0: there is an answer */
 	share_message answer;
 	char detail[256]; /* of the error */
@@ -65,8 +66,6 @@ struct share_service {
 	struct handle handle;
 	share_client *client;
 	int role;
-	/* The handle, and threads in calls that may wait. The last one that is out frees it. */
-	atomic_uint users;
 	atomic_bool given_up;
 	/* The one that we consume may be opened again: see again.c. */
 	share_channel *requests, *replies;
@@ -92,9 +91,6 @@ HANDLES_OF(share_service, service, HANDLE_SERVICE);
 int service_check(const share_service *s, int role);
 /* The same from a handle. */
 int service_resolve_as(share_service **s, int role);
-/* Around a call that may wait. */
-share_service *service_enter(share_service *s);
-void service_leave(share_service *s);
 /* 0, or SHARE_EINVAL for what a user wants to go with "a request" or "an answer". */
 int service_check_data(const void *data, size_t size, const char *of);
 /* @data and @tail, one behind the other. Returns the size of both. */

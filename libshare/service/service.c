@@ -145,13 +145,17 @@ static int open_channels(share_service *s, const char *name, const share_service
 	return r;
 }
 
-static void service_close(share_service *s)
+/* Nobody is in a call about it. */
+static void service_end(void *service)
 {
 	DETAIL_STAYS;
+	share_service *s = service;
+
 	service_drop_before(s, true);
-	/* requests that a worker still has: what becomes of them is the channel's business now */
-	if (s->requests && s->role == SHARE_WORKER)
-		channel_set_owner(s->requests, NULL, NULL);
+	/* of calls that were never finished */
+	for (size_t i = 0; i < CALLS_MAX; i++)
+		if (s->calls[i] && s->calls[i]->answer.channel)
+			channel_ack_unused(&s->calls[i]->answer);
 	if (s->requests)
 		channel_close(s->requests);
 	if (s->replies)
@@ -159,29 +163,27 @@ static void service_close(share_service *s)
 	fd_close(s->epoll);
 	fd_close(s->others);
 	for (size_t i = 0; i < CALLS_MAX; i++)
-		handle_free(s->calls[i]);
+		if (s->calls[i])
+			hazard_end(s->calls[i], handle_free);
 	pthread_mutex_destroy(&s->lock);
 	client_unref(s->client);
 	handle_free(s);
 }
 
-share_service *service_enter(share_service *s)
+/* Who waits in it comes back. Nobody finds it any more: not by its calls, nor by requests that a
+ * worker still has, of which it is the channel's business now what becomes of them. */
+static void give_up(share_service *s)
 {
-	atomic_fetch_add_explicit(&s->users, 1, memory_order_relaxed);
-	return s;
-}
-
-void service_leave(share_service *s)
-{
-	if (atomic_fetch_sub_explicit(&s->users, 1, memory_order_acq_rel) == 1)
-		service_close(s);
-}
-
-/* Who waits in it comes back. */
-static void end_waits(share_service *s)
-{
-	atomic_store(&s->given_up, true);
 	pthread_mutex_lock(&s->lock);
+	atomic_store(&s->given_up, true);
+	for (size_t i = 0; i < CALLS_MAX; i++)
+		if (s->calls[i])
+			handle_take(handle_of(s->calls[i]), HANDLE_PENDING);
+	for (size_t i = 0; i < BEFORE_MAX; i++)
+		if (s->before[i])
+			channel_drop_owner(s->before[i]);
+	if (s->role == SHARE_WORKER)
+		channel_drop_owner(s->requests);
 	channel_end_waits(s->requests);
 	channel_end_waits(s->replies);
 	bell_ring(&s->arrived);
@@ -192,6 +194,7 @@ int share_service_open(share_client *c, const char *name, int role,
 		       const share_service_options *options, share_service **out)
 {
 	RANGE("share_service_open", 0);
+	HAZARDS;
 	share_service_options o;
 	share_service *s;
 	int r = client_resolve(&c);
@@ -215,7 +218,6 @@ int share_service_open(share_client *c, const char *name, int role,
 		return fail_system(-ENOMEM, "opening a service");
 	s->client = client_ref(c);
 	s->role = role;
-	atomic_init(&s->users, 1);
 	s->epoll = s->others = -1;
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	pthread_mutex_init(&s->lock, NULL);
@@ -223,7 +225,7 @@ int share_service_open(share_client *c, const char *name, int role,
 		s->free[s->n_free] = (uint16_t)(CALLS_MAX - 1 - s->n_free);
 	r = open_channels(s, name, &o);
 	if (r != 0) {
-		service_close(s);
+		service_end(s);
 		return r;
 	}
 	if (role == SHARE_CALLER) {
@@ -239,10 +241,11 @@ int share_service_open(share_client *c, const char *name, int role,
 void share_service_close(share_service *s)
 {
 	RANGE("share_service_close", 0);
+	HAZARDS;
 
 	s = service_take(s);
 	if (!s)
 		return;
-	end_waits(s);
-	service_leave(s);
+	give_up(s);
+	hazard_end(s, service_end);
 }

@@ -122,6 +122,7 @@ static int receive(share_service *s, int timeout_ms, void *stream, share_message
 int share_next_request(share_service *s, int timeout_ms, void *stream, share_message *out)
 {
 	RANGE("share_next_request", 0);
+	HAZARDS;
 	share_message m = SHARE_MESSAGE_INIT;
 	int r = message_begin(out);
 
@@ -129,9 +130,7 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 		r = service_resolve_as(&s, SHARE_WORKER);
 	if (r != 0)
 		return r;
-	service_enter(s);
 	r = receive(s, timeout_ms, stream, &m);
-	service_leave(s);
 	if (r == 0)
 		struct_out(share_message, out, &m);
 	if (r == SHARE_EOWNERDEAD || r == SHARE_EPIPE)
@@ -145,12 +144,14 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 
 static share_service *owner_of(const share_message *request)
 {
-	return handle_exists(request->channel, HANDLE_CHANNEL) ? channel_owner(request) : NULL;
+	return handle_exists(request->channel, HANDLE_CHANNEL)
+		   ? channel_owner(handle_object(request->channel))
+		   : NULL;
 }
 
-static int check_request(const share_message *request)
+static int check_request(const share_message *request, share_service **out)
 {
-	const share_service *s;
+	share_service *s;
 	int r = message_check(request);
 
 	if (r != 0)
@@ -158,13 +159,16 @@ static int check_request(const share_message *request)
 	s = owner_of(request);
 	if (!s)
 		return fail(SHARE_EINVAL, "this is not a request, or its service was closed");
+	*out = s;
 	return service_check(s, SHARE_WORKER);
 }
 
 int share_request_status(const share_message *request)
 {
+	HAZARDS;
 	struct request_tail tail;
-	int r = check_request(request);
+	share_service *s;
+	int r = check_request(request, &s);
 
 	if (r == 0)
 		r = kept_tail(request, &tail);
@@ -195,9 +199,11 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 		void *stream)
 {
 	RANGE("share_reply", data_size);
+	HAZARDS;
 	struct ring_fence signalled;
 	struct request_tail tail;
-	int r = check_request(request), told = 0;
+	share_service *s = NULL;
+	int r = check_request(request, &s), told = 0;
 	bool sent = false;
 
 	if (r == 0)
@@ -207,8 +213,8 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 	if (r != 0)
 		return r;
 	if (tail.call != 0) { /* else it was answered, but could not be acknowledged */
-		told = answer(owner_of(request), request, &tail, REPLY_ANSWER, b, data, data_size,
-			      stream, &signalled);
+		told =
+		    answer(s, request, &tail, REPLY_ANSWER, b, data, data_size, stream, &signalled);
 		if (told != 0 && told != SHARE_ECANCELED && told != SHARE_EOWNERDEAD)
 			return told;
 		sent = told == 0;

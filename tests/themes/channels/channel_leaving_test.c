@@ -2,11 +2,16 @@
 
 /*
  * A consumer whose handle was closed while the program still has a message: that message stays its
- * own, and nothing else waits for it.
+ * own, and nothing else waits for it. A producer that is closed while others send with it: what was
+ * sent is given back once.
  */
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
+#include "tests/harness/status.h"
 #include "tests/support/channel_work.h"
 
 static share_client *client, *other, *third;
@@ -237,4 +242,73 @@ Test(channel_leaving, what_it_has_stays_its_own)
 	expect_nothing(b);
 	expect_filled(share_ptr(held.buffer), 1, 4096);
 	finish(p, b, &held);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Producers                                                                                   */
+
+#define ENDS     100
+#define BUFFER   4096
+#define MESSAGES 12
+
+struct exchange {
+	share_channel *p, *c;
+	atomic_uint received;
+};
+
+static void *send_until_closed(void *data)
+{
+	struct exchange *e = data;
+	share_buffer *b;
+	int r;
+
+	do {
+		b = allocate(pool, BUFFER, NULL);
+		r = share_give(e->p, b, NULL, 0, NULL);
+	} while (r == 0);
+	if (r != SHARE_EINVAL) /* else it had not begun */
+		check_error(r, SHARE_ECANCELED);
+	check_ok(share_release(b, NULL));
+	return NULL;
+}
+
+static void *receive_until_closed(void *data)
+{
+	struct exchange *e = data;
+	share_message m = SHARE_MESSAGE_INIT;
+	int r;
+
+	while ((r = share_recv(e->c, -1, NULL, &m)) == 0) {
+		check_ok(share_ack(&m, NULL));
+		atomic_fetch_add(&e->received, 1);
+	}
+	check_error(r, SHARE_EPIPE);
+	return NULL;
+}
+
+/* Who waits to send takes back what was acknowledged, and so does who closes. */
+Test(channel_leaving, a_producer_that_is_closed_while_others_send_gives_each_buffer_back_once)
+{
+	check_ok(share_pool_set_cache(pool, 0)); /* what is given back is not kept */
+	for (unsigned i = 0; i < ENDS; i++) {
+		share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
+		struct exchange e = {.received = 0};
+		unsigned some = i % MESSAGES;
+		pthread_t sender, receiver;
+
+		o.depth = 1;
+		o.in_flight = 2;
+		o.stall_ms = UINT32_MAX;
+		e.p = open_channel(client, SHARE_PRODUCER, &o);
+		e.c = open_channel(other, SHARE_CONSUMER, NULL);
+		until(channel_stats(e.p).consumers == 1);
+		check_eq(pthread_create(&sender, NULL, send_until_closed, &e), 0);
+		check_eq(pthread_create(&receiver, NULL, receive_until_closed, &e), 0);
+		until(atomic_load(&e.received) > some);
+		share_channel_close(e.p);
+		check_eq(pthread_join(sender, NULL), 0);
+		check_eq(pthread_join(receiver, NULL), 0);
+		share_channel_close(e.c);
+	}
+	settle(client, s.buffers == 0);
 }

@@ -51,22 +51,22 @@ slack=6
 
 # Of which channel, what, how many messages are in a call, instructions for each.
 table="
-broadcast send_64 64 557
+broadcast send_64 64 573
 broadcast recv_64 64 262
 broadcast ack_64 64 109
-broadcast send 1 1055
-broadcast recv 1 781
-broadcast ack 1 333
-broadcast look 1 446
-broadcast alloc 1 301
-broadcast give 1 2243
-broadcast recv_memory 1 1118
-broadcast ack_memory 1 855
-broadcast call 1 2583
-broadcast answer 1 1797
-queue send_64 64 824
-queue send 1 1380
-queue give 1 2550
+broadcast send 1 1095
+broadcast recv 1 832
+broadcast ack 1 336
+broadcast look 1 480
+broadcast alloc 1 323
+broadcast give 1 2301
+broadcast recv_memory 1 1186
+broadcast ack_memory 1 906
+broadcast call 1 2627
+broadcast answer 1 1976
+queue send_64 64 836
+queue send 1 1435
+queue give 1 2629
 "
 
 fail()

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_CLIENT_HAZARD_H
+#define LIBSHARE_CLIENT_HAZARD_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libshare/client/error.h"
+#include "libshare/client/handle.h"
+
+/*
+ * Hazard pointers: a call says, where its thread keeps it, which objects it is about, and only then
+ * looks whether the program has them. Whoever gives a handle up has it taken from the program
+ * first, and looks at what the threads say after that. So one of the two sees the other, and an
+ * object ends at once, or when the last call is out that is about it; nobody waits.
+ *
+ * Calls are many and ends are few: only these pay for the barrier that this takes, as the kernel
+ * has all threads of the process pass one (membarrier()). What a call pays for is two stores.
+ *
+ * Buffers have none: each reference to one is somebody's, and a call is made by who has one.
+ */
+#define HAZARDS_AT_ONCE 15
+#define HAZARDS_ALIGNED 128
+
+/* Of a thread: objects from the first place on. The last place is none. */
+struct hazards {
+	_Alignas(HAZARDS_ALIGNED) _Atomic(void *) at[HAZARDS_AT_ONCE + 1];
+	struct hazards *before; /* the same thread's, which was full; the thread's alone */
+	struct hazards *next;   /* of all that there are; none ever goes */
+	atomic_bool taken;      /* some thread has it */
+};
+_Static_assert(sizeof(void *) * (HAZARDS_AT_ONCE + 1) == HAZARDS_ALIGNED, "");
+
+/* The first free place of the calling thread. It is one word, so that it can be near to each thread
+ * in a library that a program loads late, too. */
+extern _Thread_local _Atomic(void *) *hazards_top
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+/* Objects that were given up and have not ended; and a bit, if the kernel has no such barrier, so
+ * that each call has some of its own. */
+#define HAZARDS_FENCE 0x80000000u
+extern atomic_uint hazards_limbo __attribute__((visibility("hidden")));
+extern bool hazards_fence __attribute__((visibility("hidden")));
+
+static inline struct hazards *hazards_of(const _Atomic(void *) *at)
+{
+	return (struct hazards *)((uintptr_t)at & ~(uintptr_t)(HAZARDS_ALIGNED - 1));
+}
+
+/* More places for the calling thread, as there is none left. The first one, or NULL without memory.
+ */
+_Atomic(void *) *hazards_more(void);
+
+/* Says that the call is about @object. False without memory. */
+static inline bool hazard_set(const void *object)
+{
+	_Atomic(void *) *at = hazards_top;
+
+	if (__builtin_expect(at == &hazards_of(at)->at[HAZARDS_AT_ONCE], false)) {
+		at = hazards_more();
+		if (!at)
+			return false;
+	}
+	hazards_top = at + 1;
+	if (__builtin_expect(hazards_fence, false))
+		atomic_exchange(at, (void *)(uintptr_t)object);
+	else
+		atomic_store_explicit(at, (void *)(uintptr_t)object, memory_order_relaxed);
+	/* who gives it up has the barrier that goes with this one */
+	atomic_signal_fence(memory_order_seq_cst);
+	return true;
+}
+
+/* The calling thread has said so before: of what a call looks for again and again. */
+static inline bool hazard_is_set(const void *object)
+{
+	const struct hazards *h = hazards_of(hazards_top);
+
+	for (const _Atomic(void *) *at = h->at; at < hazards_top; at++)
+		if (atomic_load_explicit(at, memory_order_relaxed) == object)
+			return true;
+	return false;
+}
+
+/* handle_find() of an object that stays until the call is over: 0, SHARE_EINVAL or SHARE_ENOMEM. */
+static inline int hazard_find(const void *handle, enum handle_kind kind, void **out)
+{
+	if (kind != HANDLE_BUFFER && !hazard_set(handle_object(handle)))
+		return fail_system(-ENOMEM, "looking at a handle");
+	*out = handle_find(handle, kind);
+	return *out ? 0 : handle_fault(handle, kind);
+}
+
+/*
+ * From here to the end of the block, which is one of a public function's or of a thread's: what it
+ * says that it is about, it is about until then.
+ */
+#define HAZARDS                                                                           \
+	__attribute__((cleanup(hazards_leave), unused)) _Atomic(void *) *const hazards_ = \
+	    hazards_top
+
+/* About none, or about several. */
+void hazards_leave_others(_Atomic(void *) *from);
+/* Ends what nobody is about any more. */
+void hazards_end_limbo(void);
+
+static inline void hazards_leave(_Atomic(void *) *const *mark)
+{
+	_Atomic(void *) *at = *mark;
+
+	if (__builtin_expect(hazards_top == at + 1, true)) { /* about one, as nearly all are */
+		atomic_store_explicit(at, NULL, memory_order_release);
+		hazards_top = at;
+	} else {
+		hazards_leave_others(at);
+	}
+	atomic_signal_fence(memory_order_seq_cst);
+	if (__builtin_expect(atomic_load_explicit(&hazards_limbo, memory_order_relaxed) > 0, false))
+		hazards_end_limbo();
+}
+
+/* The program has no handle of @object any more: @end, the same for all of its kind, is called now,
+ * or by the last thread that comes out of a call about it. That thread has no lock then. */
+void hazard_end(void *object, void (*end)(void *object));
+
+/* For the handler of a signal, which may be no place to get memory at: nothing ends between them.
+ */
+void hazards_stop(void);
+void hazards_go_on(void);
+
+/*
+ * For what belongs to a client (client.h), from the program's handle to the object: NAME_find() and
+ * NAME_resolve(), 0, SHARE_EINVAL or SHARE_EFORK; NAME_of(), of a handle that was found before; and
+ * NAME_take(), for what gives it up: NULL when there is nothing that the caller could do. Not every
+ * kind needs all of them.
+ */
+#define HANDLES_OF(type, name, kind)                                                          \
+	__attribute__((unused)) static inline type *name##_of(const type *handle)             \
+	{                                                                                     \
+		return handle_object(handle);                                                 \
+	}                                                                                     \
+	__attribute__((unused)) static inline int name##_find(const type *handle, type **out) \
+	{                                                                                     \
+		void *found = NULL;                                                           \
+		int r = hazard_find(handle, kind, &found);                                    \
+                                                                                              \
+		if (r != 0)                                                                   \
+			return r;                                                             \
+		*out = found;                                                                 \
+		return client_is_forked((*out)->client) ? fail_fork() : 0;                    \
+	}                                                                                     \
+	__attribute__((unused)) static inline int name##_resolve(type **handle)               \
+	{                                                                                     \
+		return name##_find(*handle, handle);                                          \
+	}                                                                                     \
+	__attribute__((unused)) static inline type *name##_take(type *handle)                 \
+	{                                                                                     \
+		type *taken = handle_take(handle, kind);                                      \
+                                                                                              \
+		if (!taken || !client_is_forked(taken->client))                               \
+			return taken;                                                         \
+		handle_keep(taken);                                                           \
+		return NULL;                                                                  \
+	}                                                                                     \
+	_Static_assert(offsetof(type, handle) == 0, "an object's handle is its address")
+
+#endif
