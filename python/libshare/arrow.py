@@ -522,7 +522,7 @@ def _memory_for(pool: Pool, name: str, size: int) -> Array:
                 continue
             is_free = _is_free(array)
             if is_free is not False:
-                kept.remove(array)
+                kept[:] = [a for a in kept if a is not array]  # == compares what is in them
             if is_free and not array.closed:
                 return array
     try:

@@ -275,6 +275,16 @@ def test_versions_that_replace_each_other_take_turns_in_warm_memory(client, pool
     assert la.collect() == 0 and client.inspect("buffers") == []
 
 
+def test_a_version_that_nobody_has_is_written_again_though_the_one_before_is_in_use(client, pool):
+    la.publish(pool, "t", pa.table({"x": [1] * N}))
+    held = la.lookup(client, "t")
+    la.publish(pool, "t", pa.table({"x": [2] * N}))
+    second = client.lookup("t").id
+    client.unpublish("t")
+    la.publish(pool, "t", pa.table({"x": [3] * N}))
+    assert client.lookup("t").id == second and held["x"].to_pylist() == [1] * N
+
+
 def test_what_readers_have_is_not_written_to_when_the_broker_is_gone():
     with libshare.connect("embedded") as owner, libshare.connect(owner.address) as client, \
             libshare.connect(owner.address) as other, client.pool("test", kind="host", limit="16MiB") as pool:
