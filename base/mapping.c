@@ -6,7 +6,13 @@
 
 void *mapping_make(void *address, size_t size, int protection, int flags, int fd)
 {
-	void *p = mmap(address, size, protection, flags, fd, 0);
+	return mapping_make_at(address, size, protection, flags, fd, 0);
+}
+
+void *mapping_make_at(void *address, size_t size, int protection, int flags, int fd,
+		      uint64_t offset)
+{
+	void *p = mmap(address, size, protection, flags, fd, (off_t)offset);
 
 	if (p == MAP_FAILED)
 		return NULL;

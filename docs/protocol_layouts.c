@@ -52,7 +52,10 @@ static const struct field recipe[] = {
     FIELD(memory_recipe, address, "where every process has to map it; 0: anywhere"),
     FIELD(memory_recipe, identity, "random: the same memory, by whatever way it came"),
     FIELD(memory_recipe, device, "UUID; zeros: host memory"),
-    FIELD(memory_recipe, pointer, "mempool: CUmemPoolPtrExportData of the segment's start"),
+    FIELD(memory_recipe, pointer,
+	  "mempool: CUmemPoolPtrExportData of the segment's start; adopted: a u64, where it begins "
+	  "in "
+	  "its file, and zeros"),
     FIELD(memory_recipe, flags, "enum memory_recipe_flags"),
     FIELD(memory_recipe, reserved, "0"),
 };

@@ -32,6 +32,13 @@ static bool names_device(const struct memory_recipe *recipe)
 	return any;
 }
 
+static uint32_t flags_of(const struct memory_kind *kind)
+{
+	if (kind->on_device)
+		return MEMORY_ON_MIG;
+	return kind->id == MEMORY_ADOPTED ? MEMORY_MAY_SHRINK : 0;
+}
+
 static int check(const struct memory_kind *kind, const struct memory_recipe *recipe,
 		 struct failure *failure)
 {
@@ -44,7 +51,7 @@ static int check(const struct memory_kind *kind, const struct memory_recipe *rec
 	    (recipe->address && !kind->placeable))
 		return failure_set(failure, SHARE_EPROTO, "no segment of kind %s lies at 0x%llx",
 				   kind->name, (unsigned long long)recipe->address);
-	if ((recipe->flags & ~(uint32_t)MEMORY_ON_MIG) || (recipe->flags && !kind->on_device))
+	if (recipe->flags & ~flags_of(kind))
 		return failure_set(failure, SHARE_EPROTO, "no segment of kind %s has flags 0x%x",
 				   kind->name, recipe->flags);
 	if (names_device(recipe) != kind->on_device)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/failure.h"
 
@@ -46,7 +47,9 @@
 	K(MEMPOOL, mempool, 3, DEVICE, 0, MEMORY_ALIGNMENT, UINT64_C(4) << 30, 1 << 1,         \
 	  "that of cuMemPoolExportToShareableHandle()")                                        \
 	K(HOST, host, 1, HOST, MEMORY_READONLY | MEMORY_PLACEABLE, 4096, 0, 0,                 \
-	  "the segment's descriptor is a memfd")
+	  "the segment's descriptor is a memfd")                                               \
+	K(ADOPTED, adopted, 4, HOST, MEMORY_READONLY, 1, 0, 0,                                 \
+	  "that of a client's memfd or file on a tmpfs, in which the segment is any range")
 
 enum memory_kind_flags {
 	MEMORY_READONLY = 1 << 0,  /* can be mapped for reading only */
@@ -85,15 +88,20 @@ struct memory_recipe {
 	uint64_t address; /* at which every process has to map it; 0: anywhere */
 	/* Random; the same memory has the same identity, however it arrives. */
 	unsigned char identity[16];
-	unsigned char device[16];  /* UUID; zeros: host memory */
-	unsigned char pointer[64]; /* mempool: CUmemPoolPtrExportData of the segment's start */
-	uint32_t flags;            /* enum memory_recipe_flags */
-	uint32_t reserved;         /* 0 */
+	unsigned char device[16]; /* UUID; zeros: host memory */
+	/* mempool: CUmemPoolPtrExportData of the segment's start. adopted: a u64, where in the file
+	 * the segment begins, and zeros. */
+	unsigned char pointer[64];
+	uint32_t flags;    /* enum memory_recipe_flags */
+	uint32_t reserved; /* 0 */
 };
 _Static_assert(sizeof(struct memory_recipe) == 120, "on the wire");
 
 enum memory_recipe_flags {
 	MEMORY_ON_MIG = 1 << 0, /* the device is a MIG instance, which its UUID does not tell */
+	/* adopted: nothing keeps who can open the file from making it smaller, and then who reads
+	 * what was cut off faults */
+	MEMORY_MAY_SHRINK = 1 << 1,
 };
 
 /* The text of a device's UUID, "GPU-5fd4f087-86f3-7a43-b711-4771313afc50", and room for it. */
@@ -101,6 +109,15 @@ enum memory_recipe_flags {
 void memory_uuid_text(const unsigned char uuid[16], char out[MEMORY_UUID_TEXT]);
 /* Reads such a text, or one that begins with "MIG-". Returns false when @text is neither. */
 bool memory_uuid_parse(const char *text, unsigned char out[16]);
+/* adopted: where in its file the segment begins. */
+static inline uint64_t memory_recipe_offset(const struct memory_recipe *recipe)
+{
+	uint64_t offset;
+
+	memcpy(&offset, recipe->pointer, sizeof(offset));
+	return offset;
+}
+
 /* Puts the text by which the broker calls the segment's device into @out. */
 void memory_recipe_device(const struct memory_recipe *recipe, char out[MEMORY_UUID_TEXT]);
 

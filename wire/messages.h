@@ -31,6 +31,8 @@
 #define WIRE_VERSION_CHANNEL_STALLED 8
 /* The version from which on the messages of a queue outlive their producer. */
 #define WIRE_VERSION_ORPHANS 8
+/* The version from which on ADOPT exists. */
+#define WIRE_VERSION_ADOPT 8
 /* The version from which on a consumer may get the latest message alone. */
 #define WIRE_VERSION_LATEST 8
 /* The version from which on a message may carry more than 256 bytes. */
@@ -234,7 +236,13 @@
 	  "acknowledged, or on which it has a lease by now. As METADATA_GET: it may be anything.") \
 	M(CHANNEL_STALLED, channel_stalled, 77, TO_BROKER, 0, 0, 8, NOTHING, 0,                    \
 	  "A producer waits for room in its channel, and there has been none for more than a "     \
-	  "second. Said once until there is some.")
+	  "second. Said once until there is some.")                                                \
+	M(ADOPT, adopt, 78, TO_BROKER, 0, 2, 8, GRANT, 0,                                          \
+	  "Makes a buffer of memory that the client has already, in a pool of kind adopted. "      \
+	  "Descriptors: the file in memory, open for reading and writing; and the same file, "     \
+	  "open for reading only. A socket lets in descriptors only after the first ADOPT, which " \
+	  "comes without: its answer is SHARE_EAGAIN, and so is that to one whose descriptors "    \
+	  "are lost, as the broker has died. The client then says it again, with descriptors.")
 
 /* Errors have other numbers on the wire, and in the journal, than in the API: E(name, number).
  * These never change; new ones are added at the end. */
@@ -495,6 +503,10 @@
 	F(M, u64, producer, 7, "identifier of the producer's")        \
 	F(M, u64, buffer, 7, "identifier")
 #define WIRE_FIELDS_channel_stalled(F, V, M) F(M, u64, member, 8, "identifier of the membership")
+#define WIRE_FIELDS_adopt(F, V, M)       \
+	F(M, u64, pool, 8, "identifier") \
+	F(M, u64, size, 8, "bytes")      \
+	F(M, u64, offset, 8, "where they begin in the file, any byte")
 #define WIRE_FIELDS_reload(F, V, M)
 #define WIRE_FIELDS_upgrade(F, V, M)
 #define WIRE_FIELDS_drop(F, V, M)                                          \

@@ -108,6 +108,11 @@ static bool collect_fds(struct msghdr *msg, struct fd_list *fds)
 /* What was received into @iov: 0, or -EMSGSIZE or -EPIPE, and nothing is in @fds then. */
 static int take_received(struct msghdr *msg, ssize_t n, struct fd_list *fds)
 {
+	if (!fds) {
+		if (msg->msg_flags & MSG_TRUNC)
+			return -EMSGSIZE;
+		return n == 0 ? -EPIPE : 0;
+	}
 	if (!collect_fds(msg, fds) || msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
 		fd_list_close(fds);
 		return -EMSGSIZE;
@@ -129,14 +134,15 @@ int packet_receive_into(int socket, struct mmsghdr *header, void *data, size_t r
 	union control control;
 	int reset = 0, n;
 
-	fds->n = 0;
+	if (fds)
+		fds->n = 0;
 	do {
 		header->msg_len = 0;
 		header->msg_hdr = (struct msghdr){
 		    .msg_iov = &iov,
 		    .msg_iovlen = 1,
-		    .msg_control = control.bytes,
-		    .msg_controllen = sizeof(control),
+		    .msg_control = fds ? control.bytes : NULL,
+		    .msg_controllen = fds ? sizeof(control) : 0,
 		};
 		n = recvmmsg(socket, header, 1, MSG_CMSG_CLOEXEC | MSG_DONTWAIT, NULL);
 	} while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset++)));
@@ -184,6 +190,22 @@ void packet_refuse_fds(int socket)
 	turn_off(socket, SO_PASSRIGHTS);
 }
 
+/* packet_peek_fds() could not tell these kinds of control data from descriptors. */
+static void turn_off_others(int socket)
+{
+	turn_off(socket, SO_PASSCRED);
+	turn_off(socket, SO_PASSSEC);
+	turn_off(socket, SO_PASSPIDFD);
+}
+
+void packet_accept_fds(int socket)
+{
+	const int on = 1;
+
+	turn_off_others(socket);
+	setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &on, sizeof(on));
+}
+
 bool packet_is_without_fds(int socket)
 {
 	int lets_in = 1;
@@ -199,10 +221,7 @@ bool packet_is_without_fds(int socket)
 		if (recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN)
 			return true;
 	}
-	/* packet_peek_fds() could not tell these kinds of control data from descriptors. */
-	turn_off(socket, SO_PASSCRED);
-	turn_off(socket, SO_PASSSEC);
-	turn_off(socket, SO_PASSPIDFD);
+	turn_off_others(socket);
 	return false;
 }
 
@@ -220,4 +239,26 @@ int packet_peek_fds(int socket)
 	if (n < 0)
 		return errno == ECONNRESET || errno == ENOTCONN ? -EPIPE : -errno;
 	return (msg.msg_flags & MSG_CTRUNC) != 0;
+}
+
+/* The packet keeps its descriptors until it is received, so none of these is the last of its file
+ * by itself. */
+int packet_peek_own_fds(int socket, struct fd_list *fds)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int) * PACKET_OWN_FDS)];
+	} control;
+	struct msghdr msg = {.msg_control = control.bytes, .msg_controllen = sizeof(control)};
+	ssize_t n;
+
+	fds->n = 0;
+	do
+		n = recvmsg(socket, &msg, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	if (collect_fds(&msg, fds) && !(msg.msg_flags & MSG_CTRUNC))
+		return 0;
+	return -EMSGSIZE;
 }

@@ -40,7 +40,8 @@ int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bo
 
 /* The same without waiting, into memory that outlives the process: whenever that is killed, the
  * packet is still in the socket, or all of it is in @data and its size in @header->msg_len, which
- * is 0 before. */
+ * is 0 before. @fds NULL: what it has of descriptors is thrown away, as packet_peek_own_fds() has
+ * brought them. */
 struct mmsghdr;
 int packet_receive_into(int socket, struct mmsghdr *header, void *data, size_t room,
 			struct fd_list *fds);
@@ -61,5 +62,11 @@ bool packet_is_without_fds(int socket);
 /* Returns 1 if the next packet has descriptors, and 0 if it has none or if no more packets will
  * come. Leaves the packet in the socket, and does not wait. */
 int packet_peek_fds(int socket);
+/* From now on descriptors may come again, which packet_peek_fds() sees. */
+void packet_accept_fds(int socket);
+/* The descriptors of the next packet, which stays in the socket with its own: at most
+ * PACKET_OWN_FDS. -EMSGSIZE: it has more than these. @fds owns those that it has in either case. */
+#define PACKET_OWN_FDS 2
+int packet_peek_own_fds(int socket, struct fd_list *fds);
 
 #endif

@@ -25,6 +25,7 @@
 #include "broker/client/request.h"
 #include "broker/config/size.h"
 #include "broker/log/log.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
@@ -384,6 +385,11 @@ static bool is_acceptable(struct request *r, struct pool *p)
 		request_fail_with(r, &failure);
 	} else if (m->size == 0) {
 		request_fail(r, SHARE_EINVAL, "a buffer has at least one byte");
+	} else if (pool_is_adopted(p)) {
+		request_fail(r, SHARE_ENOTSUP,
+			     "pool '%s' is of kind adopted: it has no memory of its own, and takes "
+			     "what programs have already (share_adopt())",
+			     p->name);
 	} else if (m->flags & ~(uint32_t)WIRE_ALLOC_KEEPS) {
 		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
 	} else if (m->alignment & (m->alignment - 1) || m->alignment > MEMORY_ALIGNMENT) {

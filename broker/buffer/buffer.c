@@ -102,9 +102,18 @@ void buffer_ref(struct buffer *buffer)
 	buffer->refs++;
 }
 
+/* The last part of what was adopted is less than a unit. */
+static uint64_t room_of(const struct buffer *buffer)
+{
+	uint64_t block = block_size(buffer->block), offset = block_offset(buffer->block),
+		 left = buffer_segment(buffer)->memory.recipe.size - offset;
+
+	return block < left ? block : left;
+}
+
 bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer)
 {
-	if (size > block_size(buffer->block))
+	if (size > room_of(buffer))
 		return false;
 	if (size == 0 || size == buffer->size)
 		return true;

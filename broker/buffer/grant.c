@@ -22,6 +22,7 @@
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
@@ -138,6 +139,8 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	out.n_fences = out.n_pages = out.n_fds = 0;
 	out.handed_over = false;
 	r = segment_offer(s, client, writable, &fd);
+	if (r == -EACCES)
+		return segment_refuse(s, client, failure);
 	if (r == -EDQUOT)
 		return account_refuse(client->account, LIMIT_MEMORY, "", failure);
 	if (r < 0)

@@ -24,6 +24,7 @@
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
@@ -356,6 +357,7 @@ void handle_channel_segment(struct request *r)
 	const struct wire_channel_segment *m = &r->m->channel_segment;
 	struct wire_message reply = {.type = WIRE_GRANT};
 	struct member *member = find_ready(r, m->member);
+	struct failure failure;
 	struct segment *s;
 	int fd, e;
 
@@ -375,10 +377,14 @@ void handle_channel_segment(struct request *r)
 		return;
 	e = member_grant(member, s, &reply, &fd);
 	if (e < 0) {
-		if (e == -EDQUOT)
+		if (e == -EACCES) {
+			segment_refuse(s, r->client, &failure);
+			request_fail_with(r, &failure);
+		} else if (e == -EDQUOT) {
 			request_fail_quota(r, LIMIT_MEMORY, "");
-		else
+		} else {
 			request_fail_memory(r);
+		}
 		return;
 	}
 	if (fd >= 0)

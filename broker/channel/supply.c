@@ -58,14 +58,14 @@ int member_grant(struct member *m, struct segment *s, struct wire_message *out, 
 	return 0;
 }
 
-/* 0 when it has the segment, or cannot pay for it: it asks for it when a message lies there, and is
- * told why not then. -EAGAIN when that could not be sent now, or -ENOMEM. */
+/* 0 when it has the segment, may not have it, or cannot pay for it: it asks for it when a message
+ * lies there, and is told why not then. -EAGAIN when that could not be sent now, or -ENOMEM. */
 static int offer(struct member *m, struct segment *s)
 {
 	struct wire_message grant = {.serial = 0};
 	int fd, r = member_grant(m, s, &grant, &fd);
 
-	if (r == -EDQUOT || (r == 0 && fd < 0))
+	if (r == -EDQUOT || r == -EACCES || (r == 0 && fd < 0))
 		return 0;
 	if (r < 0)
 		return r;

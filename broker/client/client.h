@@ -59,13 +59,14 @@ struct client_logged {
 struct client {
 	struct table_link by_id;
 	struct broker *broker;
-	uint32_t slot;
+	uint32_t slot, record;
 	uint64_t id;
 	enum client_state state;
 	struct peer peer;
 	uint32_t version; /* of the protocol, that both sides speak */
 	bool drained;     /* its process is dead: nothing is sent to it any more */
 	bool forfeits;    /* it was dropped: nothing that it gave outlives it */
+	bool brings;      /* descriptors may come with its requests: see client_let_bring() */
 	char label[64];
 	struct account *account;
 	struct admission admission;
@@ -77,7 +78,6 @@ struct client {
 	TAILQ_ENTRY(client) ending;    /* of all clients, while ENDING */
 	struct client_requests requests;
 	struct client_logged logged;
-	uint32_t record;
 	/* what it has in the rooms above, which alone know what that is (struct client_rooms) */
 	struct holdings holds;
 	struct client_memory *memory;

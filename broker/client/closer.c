@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Threads that close sockets in which descriptors of a stranger may lie unread. No request carries
- * descriptors, but a client may send some all the same. When the broker closes the socket, the
- * kernel throws these descriptors away, too. If such a descriptor was the last one of its file, the
- * thread that closes waits until the file has ended: a TCP socket that lingers, until its peer has
- * read everything; a file in memory, until all its pages are free. The broker's loop must not wait,
- * so a thread does.
+ * Threads that close sockets in which descriptors of a stranger may lie unread. No request but
+ * ADOPT carries descriptors, and a client may send some all the same. When the broker closes the
+ * socket, the kernel throws these descriptors away, too. If such a descriptor was the last one of
+ * its file, the thread that closes waits until the file has ended: a TCP socket that lingers, until
+ * its peer has read everything; a file in memory, until all its pages are free. The broker's loop
+ * must not wait, so a thread does.
+ *
+ * A client that has said that it will adopt memory brings descriptors in its own socket, which the
+ * broker takes as they are, and closes here as well: they may be of anything, and a file in memory
+ * may be large.
  *
  * Where the kernel can do that (SO_PASSRIGHTS, Linux 6.16), the listening socket refuses
  * descriptors, and the sockets that it accepts inherit this. Then nothing can lie unread in them,
@@ -248,13 +252,18 @@ void closer_free(struct closer *c)
 	unref_locked(c);
 }
 
-struct closing *closing_new(struct closer *c)
+struct closing *closing_new_for(struct closer *c, uid_t uid)
 {
 	struct closing *closing = calloc(1, sizeof(*closing));
 
 	if (closing)
-		closing->closer = c;
+		*closing = (struct closing){.closer = c, .uid = uid};
 	return closing;
+}
+
+struct closing *closing_new(struct closer *c)
+{
+	return closing_new_for(c, (uid_t)-1);
 }
 
 void closing_free(struct closing *closing)
@@ -264,15 +273,21 @@ void closing_free(struct closing *closing)
 
 void closing_start(struct closing *closing, int fd)
 {
-	struct closer *c = closing->closer;
 	struct ucred peer = {.uid = (uid_t)-1};
 	socklen_t size = sizeof(peer);
 
 	/* the peer learns of the end now, and nothing more comes in */
 	shutdown(fd, SHUT_RDWR);
 	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-	closing->fd = fd;
 	closing->uid = peer.uid;
+	closing_start_other(closing, fd);
+}
+
+void closing_start_other(struct closing *closing, int fd)
+{
+	struct closer *c = closing->closer;
+
+	closing->fd = fd;
 	pthread_mutex_lock(&c->lock);
 	STAILQ_INSERT_TAIL(&c->queue, closing, link);
 	c->n_waiting++;

@@ -3,10 +3,12 @@
 #define BROKER_CLIENT_CLOSER_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 /*
- * Threads that close sockets with strangers' descriptors in them, and know nothing else: how long
- * that takes is up to what those are of. None runs before there is something to close.
+ * Threads that close sockets with strangers' descriptors in them, and such descriptors, and know
+ * nothing else: how long that takes is up to what those are of. None runs before there is something
+ * to close.
  */
 struct broker;
 struct closer;
@@ -21,10 +23,13 @@ int closer_new(struct broker *b, struct closer **out);
 void closer_free(struct closer *c);
 
 struct closing *closing_new(struct closer *c); /* NULL without memory */
-void closing_free(struct closing *closing);    /* one that was not needed; NULL is fine */
+struct closing *closing_new_for(struct closer *c, uid_t uid);
+void closing_free(struct closing *closing); /* one that was not needed; NULL is fine */
 
 /* Takes both over. The user at the other end does not get more than one of the threads. */
 void closing_start(struct closing *closing, int fd);
+/* The same of a descriptor of whatever it is, that came from the user for whom @closing is. */
+void closing_start_other(struct closing *closing, int fd);
 
 /* Sockets that are not closed yet. */
 size_t closer_waiting(struct closer *c);

@@ -7,6 +7,7 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/inside.h"
+#include "broker/client/records.h"
 #include "broker/client/request.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
@@ -38,26 +40,82 @@ enum read_result {
 	READ_ANSWERED,
 };
 
+/* What came with a request. How long it takes to close that is up to what it is of, and up to who
+ * has sent it: so no descriptor is taken that could not be closed elsewhere. */
+struct brought {
+	struct fd_list fds;
+	struct closing *closing[PACKET_OWN_FDS];
+};
+
+static void close_brought(struct brought *all)
+{
+	for (size_t i = 0; i < PACKET_OWN_FDS; i++) {
+		int fd = fd_list_take(&all->fds, i);
+
+		if (fd >= 0)
+			closing_start_other(all->closing[i], fd);
+		else
+			closing_free(all->closing[i]);
+	}
+	all->fds.n = 0;
+}
+
+/* The kernel says so by itself; whatever else is asked of a stranger's descriptor may have to wait
+ * for the stranger. */
+static bool is_file_in_memory(int fd)
+{
+	return fcntl(fd, F_GET_SEALS) >= 0;
+}
+
+/* The descriptors of the next packet. 0; -EPROTO when it has some that no request has, and the
+ * packet stays in the socket, which ends. */
+static int take_brought(struct connection *c, struct brought *all)
+{
+	int r = c->closing ? packet_peek_fds(c->socket) : 0;
+
+	if (r <= 0)
+		return r;
+	if (!c->client->brings)
+		return -EPROTO;
+	for (size_t i = 0; i < PACKET_OWN_FDS; i++) {
+		all->closing[i] = closing_new_for(c->broker->clients->closer, c->client->peer.uid);
+		if (!all->closing[i])
+			return -EPROTO;
+	}
+	r = packet_peek_own_fds(c->socket, &all->fds);
+	for (size_t i = 0; r == 0 && i < all->fds.n; i++)
+		if (!is_file_in_memory(all->fds.fds[i]))
+			r = -EPROTO;
+	return r == -EMSGSIZE ? -EPROTO : r;
+}
+
 static enum read_result read_one(struct connection *c)
 {
 	struct client *client = c->client;
 	struct broker *b = client->broker;
 	struct inbox *inbox = journal_inbox(b->journal);
-	struct fd_list fds;
+	struct brought brought;
+	struct fd_list none;
 	bool answered;
 	int r;
 
-	/* no request has descriptors; what they are stays in the socket, and ends with it */
-	r = c->closing ? packet_peek_fds(c->socket) : 0;
-	if (r > 0) {
+	brought.fds.n = 0;
+	memset(brought.closing, 0, sizeof(brought.closing));
+
+	r = take_brought(c, &brought);
+	if (r == -EPROTO) {
+		close_brought(&brought);
 		client_hang_up(client, SHARE_EPROTO, wire_error_text(WIRE_E_FDS));
 		return READ_NOTHING;
 	}
 	if (r == 0) {
 		journal_expect(b->journal, client->id);
+		/* those that were taken are in the packet as well, and are thrown away with it */
 		r = packet_receive_into(c->socket, &inbox->header, inbox->packet,
-					sizeof(inbox->packet), &fds);
+					sizeof(inbox->packet), brought.fds.n > 0 ? NULL : &none);
 	}
+	if (r < 0)
+		close_brought(&brought);
 	if (r == -EAGAIN)
 		return READ_NOTHING;
 	if (r == -EMSGSIZE) {
@@ -69,8 +127,9 @@ static enum read_result read_one(struct connection *c)
 		client_lose(client, r);
 		return READ_NOTHING;
 	}
-	answered = b->clients->rooms->handle(client, inbox->packet, inbox->header.msg_len, &fds);
-	fd_list_close(&fds);
+	answered = b->clients->rooms->handle(client, inbox->packet, inbox->header.msg_len,
+					     brought.fds.n > 0 ? &brought.fds : &none);
+	close_brought(&brought);
 	broker_commit(b);
 	if (client->connection != c)
 		return READ_NOTHING;
@@ -105,6 +164,20 @@ void connection_drain(struct connection *c)
 	/* a socket holds a few hundred messages; if there are more, somebody else has the socket */
 	for (int i = 0; i < PACKETS_AT_DEATH && result != READ_NOTHING; i++)
 		result = read_one(c);
+}
+
+int client_let_bring(struct client *client)
+{
+	struct connection *c = client->connection;
+
+	if (!c->closing)
+		c->closing = closing_new(c->broker->clients->closer);
+	if (!c->closing)
+		return -ENOMEM;
+	packet_accept_fds(c->socket);
+	client->brings = true;
+	client_note(client);
+	return 0;
 }
 
 int connection_new(struct client *client, struct closing *closing, struct connection **out)

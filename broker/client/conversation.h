@@ -44,4 +44,7 @@ bool client_offer(struct client *c, const struct wire_message *m, const int *fds
 /* Whether an unasked message would go out at once. */
 bool client_keeps_up(const struct client *c);
 
+/* Its requests may come with descriptors from now on. 0 or -ENOMEM. */
+int client_let_bring(struct client *c);
+
 #endif

@@ -107,6 +107,8 @@ static void client_fields(struct record *r, void *object)
 	record_fd(r, &c->peer.pidfd);
 	record_u32(r, &c->requests.goodbye);
 	record_text(r, c->label, sizeof(c->label));
+	if (record_has(r, 1))
+		record_flag(r, &c->brings);
 	c->state = state & ~CLIENT_FORFEITS;
 	c->forfeits = state & CLIENT_FORFEITS;
 }
@@ -140,7 +142,7 @@ static int go_on(struct client *c)
 	if (!c->timer)
 		return -ENOMEM;
 	if (c->socket >= 0) {
-		if (!packet_is_without_fds(c->socket)) {
+		if (c->brings || !packet_is_without_fds(c->socket)) {
 			closing = closing_new(b->clients->closer);
 			if (!closing)
 				return -ENOMEM;

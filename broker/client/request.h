@@ -24,6 +24,7 @@ struct request {
 	uint64_t deferred_ms;   /* since when it has waited for others; 0: it has not */
 	bool waits_for_agent;   /* what it is deferred for now */
 	struct deferred *again; /* that it was while it waited; NULL: it has not */
+	struct fd_list *fds; /* that came with it, and are not taken; NULL: it is handled again */
 };
 
 /*

@@ -11,22 +11,31 @@
 
 /* How pools and segments know each other; other rooms only see pool.h, pools.h and segment.h. */
 
+struct account;
+struct block;
 struct broker;
 struct client;
+struct closing;
 struct failure;
 struct fence;
 struct fence_record;
 struct memory_segment;
 
 /* segment.c */
-/* 0, or SHARE_EQUOTA with a sentence (@failure NULL: without, and not in the log either): a limit
+/* Who has made the pool pays; or @account, which has brought the memory: NULL for all other memory.
+ * 0, or SHARE_EQUOTA with a sentence (@failure NULL: without, and not in the log either): a limit
  * is reached, or the descriptors for what is nobody's are used up. */
-int segment_cost_take(struct pool *pool, struct segment_cost *out, struct failure *failure);
+int segment_cost_take(struct pool *pool, struct account *account, struct segment_cost *out,
+		      struct failure *failure);
 void segment_cost_return(struct broker *b, struct segment_cost *cost);
+/* Of memory that a client had already: what it takes to close its descriptors. 0 or -ENOMEM. */
+int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[static 2]);
 
 /* Takes @memory and @cost over on success. 0 or -ENOMEM. Not yet known to a suballocator. */
 int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
 		struct segment_cost *cost, struct segment **out);
+
+uint64_t segment_region_size(const struct segment *s);
 
 /* Where a segment can lie in every process: 0 when there is no room left. */
 uint64_t segment_find_address(struct broker *b, uint64_t size);
@@ -48,6 +57,8 @@ static inline uint64_t pool_room(const struct pool *p)
 
 /* So much more of it is in use, which may be more than ever. */
 void pool_count_used(struct pool *p, uint64_t bytes);
+/* The same of a block, which somebody has taken. */
+void pool_count_block(struct pool *p, const struct block *block);
 /* It is destroyed: nobody maps it. */
 void pool_remove_segment(struct pool *p, struct segment *s);
 
@@ -55,6 +66,12 @@ void pool_remove_segment(struct pool *p, struct segment *s);
 /* One more segment in which @size bytes fit: 0, POOL_LATER or a SHARE_E... number. */
 int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t left_ms,
 	      struct failure *failure);
+/* One that is there, for buffers: takes @memory and @cost over on success. 0 or -ENOMEM. */
+int pool_add_segment(struct broker *b, struct pool *p, const struct memory_segment *memory,
+		     struct segment_cost *cost, struct segment **out);
+/* SHARE_ENOMEM: there is no room for so much now; and there never is. */
+int pool_fail_full(const struct pool *p, uint64_t size, struct failure *failure);
+int pool_fail_size(const struct pool *p, uint64_t size, struct failure *failure);
 /* Retires empty segments until at most @keep bytes of them are left. */
 void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
 /* From the loop: those that wait may find what they need. */

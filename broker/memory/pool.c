@@ -21,6 +21,7 @@
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
@@ -257,7 +258,7 @@ void pool_count_used(struct pool *p, uint64_t bytes)
 
 /* Each record of it costs as much as a few of buffers, so the next broker knows the mark to a 64th.
  */
-static void count(struct pool *p, const struct block *block)
+void pool_count_block(struct pool *p, const struct block *block)
 {
 	uint64_t noted = p->extent.most_noted;
 
@@ -276,7 +277,7 @@ bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint
 	    (!gated_take_own(&p->gated, &p->suballocator, account, size, alignment, out) &&
 	     !gated_take_run(&p->gated, &p->suballocator, account, false, size, alignment, out)))
 		return false;
-	count(p, *out);
+	pool_count_block(p, *out);
 	return true;
 }
 
@@ -285,7 +286,7 @@ static int take(struct pool *p, uint64_t size, uint64_t alignment, struct block 
 	int r = suballocator_alloc(&p->suballocator, size, alignment, out);
 
 	if (r == 0)
-		count(p, *out);
+		pool_count_block(p, *out);
 	return r;
 }
 
@@ -323,21 +324,24 @@ static int keep_to_share(struct broker *b, struct pool *p, struct account *accou
 	return POOL_SHARE;
 }
 
+int pool_fail_size(const struct pool *p, uint64_t size, struct failure *failure)
+{
+	char wanted[SIZE_EXACT_MAX], limit[SIZE_TEXT_MAX];
+
+	return failure_set(
+	    failure, SHARE_ENOMEM, "pool '%s' can never hold a buffer of %s: at most %s", p->name,
+	    size_exact(size, wanted),
+	    size_round(p->sizes.limit < POOL_BUFFER_MAX ? p->sizes.limit : POOL_BUFFER_MAX, limit));
+}
+
 int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
 	       uint64_t alignment, uint64_t left_ms, struct block **out, struct failure *failure)
 {
 	int r;
 
 	/* regions start aligned to MEMORY_ALIGNMENT, so a fresh one needs no room to align in */
-	if (size > p->sizes.limit || size > POOL_BUFFER_MAX) {
-		char wanted[SIZE_EXACT_MAX], limit[SIZE_TEXT_MAX];
-
-		return failure_set(
-		    failure, SHARE_ENOMEM, "pool '%s' can never hold a buffer of %s: at most %s",
-		    p->name, size_exact(size, wanted),
-		    size_round(p->sizes.limit < POOL_BUFFER_MAX ? p->sizes.limit : POOL_BUFFER_MAX,
-			       limit));
-	}
+	if (size > p->sizes.limit || size > POOL_BUFFER_MAX)
+		return pool_fail_size(p, size, failure);
 	if (!p->device && size > machine_memory()) {
 		char wanted[SIZE_EXACT_MAX], memory[SIZE_TEXT_MAX];
 
@@ -359,7 +363,7 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 		     (r == POOL_LATER && !p->growth.is_under_way)) &&
 		    gated_take_run(&p->gated, &p->suballocator, account, true, size, alignment,
 				   out)) {
-			count(p, *out);
+			pool_count_block(p, *out);
 			return 0;
 		}
 		if (r == SHARE_ENOMEM)
@@ -382,15 +386,18 @@ bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
 		suballocator_free(&p->suballocator, block);
 		return false;
 	}
-	count(p, block);
+	pool_count_block(p, block);
 	*out = block;
 	return true;
 }
 
 static void return_segments(struct broker *b, struct pool *p)
 {
-	/* above its limit, which was lowered, it keeps nothing */
-	pool_shrink(b, p, p->extent.reserved > p->sizes.limit ? 0 : p->sizes.release_threshold);
+	/* above its limit, which was lowered, it keeps nothing; nor what is its owner's */
+	pool_shrink(b, p,
+		    p->extent.reserved > p->sizes.limit || pool_is_adopted(p)
+			? 0
+			: p->sizes.release_threshold);
 	pool_end_if_unused(b, p);
 }
 

@@ -36,6 +36,12 @@ static uint64_t round_up(uint64_t size, uint64_t granularity)
 	return (size + granularity - 1) / granularity * granularity;
 }
 
+/* One that a client had already may end anywhere. */
+uint64_t segment_region_size(const struct segment *s)
+{
+	return round_up(s->memory.recipe.size, SUBALLOCATOR_UNIT);
+}
+
 /* Empty, so that nobody's stream is at work in it either: such blocks are in use. */
 static bool is_returnable(const struct segment *s)
 {
@@ -96,9 +102,8 @@ void pool_remove_segment(struct pool *p, struct segment *s)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* 0 or -ENOMEM; takes @memory and @cost over on success. */
-static int add_segment(struct broker *b, struct pool *p, const struct memory_segment *memory,
-		       struct segment_cost *cost, struct segment **out)
+int pool_add_segment(struct broker *b, struct pool *p, const struct memory_segment *memory,
+		     struct segment_cost *cost, struct segment **out)
 {
 	struct segment *s;
 	int r;
@@ -106,7 +111,7 @@ static int add_segment(struct broker *b, struct pool *p, const struct memory_seg
 	r = segment_new(b, p, memory, cost, &s);
 	if (r < 0)
 		return r;
-	r = suballocator_add_region(&p->suballocator, &s->region, memory->recipe.size);
+	r = suballocator_add_region(&p->suballocator, &s->region, segment_region_size(s));
 	if (r < 0) {
 		s->memory.fd = s->memory.fd_readonly = -1; /* stay the caller's */
 		s->memory.kept = NULL;
@@ -136,7 +141,7 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct seg
 		return failure_set(failure, why.error,
 				   "cannot create a segment for pool '%s': %.700s", p->name,
 				   why.text);
-	r = add_segment(b, p, &memory, cost, &s);
+	r = pool_add_segment(b, p, &memory, cost, &s);
 	if (r < 0) {
 		memory_host_exporter.destroy(&memory, NULL);
 		return failure_no_memory(failure, "the broker");
@@ -217,7 +222,7 @@ static int take_segment(struct pool *p, const struct wire_agent_segment *m, stru
 				   "the agent of %s made something else than it was asked for",
 				   p->device->uuid);
 	}
-	if (add_segment(b, p, &memory, &p->growth.cost, &s) < 0) {
+	if (pool_add_segment(b, p, &memory, &p->growth.cost, &s) < 0) {
 		/* the agent's share of it goes with the agent, as nobody is left to name it */
 		fd_close(memory.fd);
 		return failure_no_memory(failure, "the broker");
@@ -298,7 +303,7 @@ void pool_grow_done(struct pool *p)
 		event_free(p->waiting.timer);
 }
 
-static int fail_full(const struct pool *p, uint64_t size, struct failure *failure)
+int pool_fail_full(const struct pool *p, uint64_t size, struct failure *failure)
 {
 	char wanted[SIZE_EXACT_MAX], largest[SIZE_EXACT_MAX];
 	char limit[SIZE_TEXT_MAX], used[SIZE_TEXT_MAX], retiring[SIZE_TEXT_MAX];
@@ -363,16 +368,16 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t left_ms,
 		/* what others have yet to unmap will do, if they do it soon; or an agent to end */
 		if (left + p->extent.retiring + p->extent.dying >= least && left_ms > 0)
 			return pool_wait(p, left_ms);
-		return fail_full(p, size, failure);
+		return pool_fail_full(p, size, failure);
 	}
 	if (clock_ms() < p->growth.full_until_ms && p->gated.n > 0) {
 		return failure_set(failure, SHARE_ENOMEM,
 				   "device %s has no memory left for pool '%s'", p->device->uuid,
 				   p->name);
 	}
-	if (segment_cost_take(p, &cost, NULL) != 0) {
+	if (segment_cost_take(p, NULL, &cost, NULL) != 0) {
 		pool_shrink(b, p, 0); /* one that is too small, for one that is not */
-		r = segment_cost_take(p, &cost, failure);
+		r = segment_cost_take(p, NULL, &cost, failure);
 		if (r != 0)
 			return r;
 	}

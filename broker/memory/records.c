@@ -21,6 +21,7 @@
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
@@ -174,6 +175,15 @@ void pool_note(struct pool *p)
 /* ------------------------------------------------------------------------------------------- */
 /* Segments                                                                                    */
 
+/* Who pays for what was adopted. For all else pays who pays for the pool. */
+static void record_adopter(struct record *r, struct segment *s)
+{
+	struct charge nobody = {.account = NULL};
+
+	record_payer(r, record_reads(r) || (s->pool && pool_is_adopted(s->pool)) ? &s->cost.segment
+										 : &nobody);
+}
+
 static void segment_fields(struct record *r, void *object)
 {
 	struct segment *s = object;
@@ -189,6 +199,8 @@ static void segment_fields(struct record *r, void *object)
 	record_u32(r, &s->incarnation);
 	record_u64(r, &s->handle);
 	record_bytes(r, &s->memory.recipe, sizeof(s->memory.recipe), sizeof(uint64_t));
+	if (record_has(r, 1))
+		record_adopter(r, s);
 }
 
 /* One that is active has memory, as large as it says. */
@@ -205,8 +217,28 @@ static bool is_segment(const struct segment *s, const struct segment *slot)
 		return false;
 	if (s->state == SEGMENT_RETIRING)
 		return true;
+	/* what a client had before is checked when it brings it, and may be smaller now */
 	return fstat(s->memory.fd, &st) == 0 &&
-	       (p->device || (uint64_t)st.st_size == s->memory.recipe.size);
+	       (p->device || pool_is_adopted(p) || (uint64_t)st.st_size == s->memory.recipe.size);
+}
+
+/* As it was when it was made. 0 or negative errno. */
+static int take_cost(struct broker *b, struct segment *s)
+{
+	struct account *payer = s->cost.segment.account;
+	bool adopted = pool_is_adopted(s->pool);
+	struct failure failure;
+	int r = 0;
+
+	if (adopted && !payer)
+		return -EBADMSG;
+	s->closing[0] = s->closing[1] = NULL;
+	if (segment_cost_take(s->pool, adopted ? payer : NULL, &s->cost, &failure) != 0)
+		r = -EDQUOT;
+	else if (adopted && s->state == SEGMENT_ACTIVE)
+		r = segment_closing_new(b, account_uid(payer), s->closing);
+	account_unref(payer);
+	return r;
 }
 
 static int segment_attach(struct broker *b, void *object)
@@ -214,7 +246,6 @@ static int segment_attach(struct broker *b, void *object)
 	struct segment *read = object, *s = slab_at(&b->memory->segments, read->index);
 	struct pool *p = read->pool;
 	uint64_t size = read->memory.recipe.size;
-	struct failure failure;
 	int e;
 
 	if (!is_segment(read, s))
@@ -222,9 +253,10 @@ static int segment_attach(struct broker *b, void *object)
 	*s = *read;
 	free(read);
 	s->in_use = 1;
-	if (segment_cost_take(p, &s->cost, &failure) != 0)
-		return -EDQUOT;
-	e = suballocator_add_region(&p->suballocator, &s->region, size);
+	e = take_cost(b, s);
+	if (e < 0)
+		return e;
+	e = suballocator_add_region(&p->suballocator, &s->region, segment_region_size(s));
 	if (e < 0)
 		return e == -EINVAL ? -EBADMSG : e;
 	/* of a segment that is empty as well */

@@ -2,9 +2,10 @@
 
 /*
  * Segments: handed to clients, and returned when empty. The order matters at the end: no new
- * buffers, host memory back to the system, clients asked to unmap, and only when the last has said
- * so (or died) the segment goes. A client that never answers keeps a mapping of nothing, or, of a
- * device's memory, what nobody can take from it.
+ * buffers, host memory back to the system (but not what a client had before, which is still its
+ * own), clients asked to unmap, and only when the last has said so (or died) the segment goes. A
+ * client that never answers keeps a mapping of nothing, or, of a device's memory, what nobody can
+ * take from it.
  */
 
 #include <errno.h>
@@ -19,11 +20,14 @@
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/client/closer.h"
+#include "broker/client/price.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
@@ -78,16 +82,19 @@ static int take_nobodys(struct pool *pool, struct segment_cost *out, struct fail
 	return 0;
 }
 
-int segment_cost_take(struct pool *pool, struct segment_cost *out, struct failure *failure)
+int segment_cost_take(struct pool *pool, struct account *account, struct segment_cost *out,
+		      struct failure *failure)
 {
-	struct account *account = pool->charge.account;
+	uint64_t own = account ? PRICE_ADOPTED_OWN : 0;
 	enum limit_kind lacks = LIMIT_SEGMENTS;
 	char also[160];
 
 	*out = (struct segment_cost){.n_nobodys = 0};
 	if (!account)
+		account = pool->charge.account;
+	if (!account)
 		return take_nobodys(pool, out, failure);
-	if (charge_take(&out->segment, account, LIMIT_SEGMENTS, 1)) {
+	if (charge_take_with(&out->segment, account, LIMIT_SEGMENTS, 1, own)) {
 		if (charge_take(&out->descriptors, account, LIMIT_DESCRIPTORS,
 				descriptors_of(pool)))
 			return 0;
@@ -138,6 +145,7 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 	s->index = index;
 	s->pool = pool;
 	s->state = SEGMENT_ACTIVE;
+	s->closing[0] = s->closing[1] = NULL;
 	generation_note(&b->memory->generations, b->journal, index, s->generation);
 	s->cost = *cost;
 	*cost = (struct segment_cost){.n_nobodys = 0};
@@ -153,10 +161,28 @@ static void ignore_answer(void *data, const struct wire_message *m, struct fd_li
 		log_warning("a segment could not be destroyed: %s", text);
 }
 
+static void close_elsewhere(void *closing, int fd)
+{
+	closing_start_other(closing, fd);
+}
+
+/* The memory of a file goes with its last descriptor, which takes a while for what is large. */
+static void close_descriptor(struct closing **closing, int *fd)
+{
+	if (*fd >= 0 && *closing)
+		kept_close_by(*fd, close_elsewhere, *closing);
+	else
+		kept_close(*fd);
+	if (*fd < 0)
+		closing_free(*closing);
+	*closing = NULL;
+	*fd = -1;
+}
+
 static void close_descriptors(struct segment *s)
 {
-	s->memory.fd = kept_close(s->memory.fd);
-	s->memory.fd_readonly = kept_close(s->memory.fd_readonly);
+	close_descriptor(&s->closing[0], &s->memory.fd);
+	close_descriptor(&s->closing[1], &s->memory.fd_readonly);
 }
 
 /* What an agent that has died had made is gone with it, as far as it was the agent's. */
@@ -258,8 +284,11 @@ int segment_descriptor(const struct segment *s, bool writable)
 
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
 {
-	int r = client_reserve_possession(client, s->index);
+	int r;
 
+	if (!segment_is_for(s, client))
+		return -EACCES;
+	r = client_reserve_possession(client, s->index);
 	if (r < 0)
 		return r;
 	if (client_possession(client, s->index)->what &
@@ -296,7 +325,7 @@ void segment_retire(struct broker *b, struct segment *s)
 	/* both at once: clients that take their time to unmap keep neither memory nor descriptors.
 	 * Of a device's memory, what they map is theirs until they let go; and when the broker
 	 * ends, all that they map is */
-	if (!s->pool->device && !b->has_ended)
+	if (s->pool->choice.kind->id == MEMORY_HOST && !b->has_ended)
 		r = memory_host_zero(&s->memory, 0, s->memory.recipe.size);
 	close_descriptors(s);
 	return_descriptors(b, &s->cost);

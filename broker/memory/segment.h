@@ -23,11 +23,13 @@ enum segment_state { SEGMENT_ACTIVE, SEGMENT_RETIRING };
 
 struct broker;
 struct client;
+struct closing;
 struct pool;
 
 #define SEGMENT_KEEP 8 /* bytes */
 
-/* What a segment costs whoever has made its pool: taken before there is one. */
+/* What a segment costs whoever has made its pool, or has brought its memory: taken before there is
+ * one. */
 struct segment_cost {
 	struct charge segment, descriptors;
 	uint32_t n_nobodys; /* descriptors, of a pool of the configuration */
@@ -49,6 +51,8 @@ struct segment {
 	uint32_t asked;       /* of these, that were asked to unmap and have not answered */
 	enum segment_state state;
 	struct segment_cost cost;
+	/* Of memory that a client had already: its file may be large, or be of anything. */
+	struct closing *closing[2];
 	uint32_t record;
 };
 
@@ -82,7 +86,7 @@ const char *segment_state_name(enum segment_state state);
 int segment_descriptor(const struct segment *s, bool writable);
 /* The descriptor to send along so that @client can reach @s in @mode; -1 when it has it. Borrowed.
  * Call segment_sent() once the message is on its way. As client_reserve_possession(): 0 or negative
- * errno, when nothing has changed. */
+ * errno, when nothing has changed; or -EACCES (adopted.h). */
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed);
 void segment_sent(struct segment *s, struct client *client, bool writable);
 

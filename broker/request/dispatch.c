@@ -93,7 +93,7 @@ static void note_unanswered(struct client *client, const struct wire_message *m)
 bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds)
 {
 	struct wire_message m;
-	struct request r = {client->broker, client, &m, 0, false, NULL};
+	struct request r = {client->broker, client, &m, 0, false, NULL, fds};
 	const struct wire_description *d;
 	char why[128];
 	uint32_t serial;
@@ -148,7 +148,7 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms,
 			  struct deferred *again)
 {
-	struct request r = {client->broker, client, m, since_ms, false, again};
+	struct request r = {client->broker, client, m, since_ms, false, again, NULL};
 
 	blame_begin(client->peer.uid, m->type);
 	if (client->state == CLIENT_READY && client->connection)

@@ -387,6 +387,7 @@ enum share_reuse {
  * - "vmm": GPU memory of `cuMemCreate()`; read-only handles cannot be written through
  * - "mempool": GPU memory of IPC-capable memory pools, one a segment; no buffer above 4 GiB
  * (beyond, the driver crashes importers); read-only is a promise that nothing enforces
+ * - "adopted": nothing of its own: memory that programs have already comes into it by share_adopt()
  * - "auto": the first that works here of vmm, mempool, host
  */
 typedef struct share_pool_options {
@@ -576,14 +577,15 @@ typedef struct share_alloc_options {
 	 * makes memory is always waited for. */
 	int32_t timeout_ms;
 	uint32_t reserved; /**< 0, else SHARE_EINVAL */
+	void *memory;      /**< what becomes a buffer: see share_adopt(); NULL: new memory */
 } share_alloc_options;
-#define SHARE_ALLOC_OPTIONS_INIT                      \
-	{                                             \
-		sizeof(share_alloc_options), 0, -1, 0 \
+#define SHARE_ALLOC_OPTIONS_INIT                            \
+	{                                                   \
+		sizeof(share_alloc_options), 0, -1, 0, NULL \
 	}
 
 /**
- * share_alloc() with options.
+ * share_alloc() with options. With `memory` it answers the errors of share_adopt().
  *
  * @copydetails share_alloc()
  * @param options  NULL: the defaults
@@ -594,6 +596,61 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
 static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out)
 {
 	return share_alloc_with(p, size, SHARE_NULL, stream, out);
+}
+
+/**
+ * Makes a buffer of memory that is there already: nothing is copied, and it is published, exported,
+ * sent and released as any other buffer. The pool is of kind "adopted", and its rights and limits
+ * apply. The memory is a part of a memfd, or of a file on a tmpfs (as in /dev/shm), of any size and
+ * from any byte on, which this process has mapped with MAP_SHARED for reading and writing. The
+ * library finds the file's descriptor among those that the process has open, or opens the file by
+ * its name; nothing of it is needed afterwards.
+ *
+ * share_ptr() of the buffer is `memory`. The program stays the owner: it goes on using its mapping
+ * as before, orders its own work on it, and unmaps it when it likes, but not before the buffer is
+ * released. share_reclaim() tells when nobody else has the buffer. What the broker has of the file
+ * keeps the memory: so it outlives the mapping, the owner and the file's name for as long as
+ * anybody has the buffer, and a name that was published to stay leads to it after that.
+ *
+ * A file that its owner may make smaller could have readers die of SIGBUS. So one that has not the
+ * seal F_SEAL_SHRINK (fcntl(2); files on a tmpfs never have it) is for processes of the same user:
+ * others get SHARE_EACCES when they look the buffer up. That others hold it read-only keeps them
+ * from writing by mistake. Who may open the file by its permissions can write to it (fchmod(2)).
+ *
+ * @param p       a pool of kind "adopted"
+ * @param memory  where it is mapped in this process
+ * @param size    bytes, at least 1
+ * @param stream  where it was used last, NULL: the calling thread; share_publish() and the like say
+ *                what others come after
+ * @param out     the buffer, to be given up with share_release()
+ * @retval SHARE_EINVAL   it is no such memory: not mapped, or not all of it; this process's own
+ *                        (malloc(), MAP_PRIVATE, MAP_ANONYMOUS); mapped read-only; of another file
+ *                        system; sealed against writing; or without a descriptor
+ * @retval SHARE_EEXIST   it, or a part of it, is a buffer already
+ * @retval SHARE_ENOTSUP  the pool is of another kind; the memory consists of huge pages; or the
+ *                        broker is too old
+ * @retval SHARE_ENOMEM   the pool has no room for so much
+ * @retval SHARE_EQUOTA   this user has as much memory, or as many segments or descriptors, as it
+ * may
+ * @retval SHARE_EACCES   the pool is read-only for this user
+ * @retval SHARE_ENOENT   the pool was destroyed
+ *
+ * @par Example
+ * @code
+ * share_buffer *b;
+ *
+ * if (share_adopt(p, frame, frame_size, NULL, &b) < 0)
+ *         errx(1, "%s", share_error_detail());
+ * share_publish(b, "frame", NULL);
+ * @endcode
+ */
+static inline int share_adopt(share_pool *p, void *memory, uint64_t size, void *stream,
+			      share_buffer **out)
+{
+	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
+
+	options.memory = memory;
+	return share_alloc_with(p, memory ? size : 0, &options, stream, out);
 }
 
 /**
@@ -811,7 +868,7 @@ int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uin
  * to SHARE_RECIPE_INIT. Valid as long as the handle; the memory may be used no longer than that,
  * and what the program imports is its own to unmap before it gives the handle up. By kind:
  *
- * - "host": `mmap()` `segment_size` bytes of `fd`
+ * - "host", "adopted": `mmap()` `segment_size` bytes of `fd`
  * - "vmm": `cuMemImportFromShareableHandle()` of `fd`, `cuMemMap()` of `segment_size` bytes
  * - "mempool": `cuMemPoolImportFromShareableHandle()` of `fd`, `cuMemPoolImportPointer()` of
  *   `pointer`. A process must do this only once for a segment: a second import succeeds, but the

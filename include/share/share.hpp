@@ -407,6 +407,14 @@ public:
 		check(share_alloc_with(get(), size, options, s.get(), &b));
 		return buffer(b, s);
 	}
+	/** Memory that is there already: share_adopt(). */
+	[[nodiscard]] buffer adopt(void *memory, std::uint64_t size, stream s = {}) const
+	{
+		share_buffer *b;
+
+		check(share_adopt(get(), memory, size, s.get(), &b));
+		return buffer(b, s);
+	}
 	share_pool_info info() const
 	{
 		share_pool_info found = SHARE_POOL_INFO_INIT;

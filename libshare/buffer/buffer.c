@@ -164,6 +164,14 @@ static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t s
 		r = stream_check(p->client, p->kind, stream);
 	if (r != 0)
 		return r;
+	if (options && o.memory) {
+		r = buffer_adopt(p, o.memory, size, stream, &b);
+		if (r != 0)
+			return r;
+		PROBE(alloc, b->id, b->size, p->id);
+		*out = handle_give_anew(b);
+		return 0;
+	}
 	as_kept = p->magazine && is_as_kept(p, options ? o.alignment : 0);
 	b = as_kept ? magazine_take(p->magazine, size, stream) : NULL;
 	if (!b)

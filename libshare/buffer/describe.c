@@ -87,6 +87,12 @@ int share_get_recipe(const share_buffer *handle, share_recipe *out)
 	    .segment_size = recipe.size,
 	    .offset = got->offset,
 	};
+	/* of the file, and not of the part of it that the library maps */
+	if (kind->id == MEMORY_ADOPTED) {
+		found.offset += memory_recipe_offset(&recipe);
+		found.segment_size += memory_recipe_offset(&recipe);
+		memset(recipe.pointer, 0, sizeof(recipe.pointer));
+	}
 	if (kind->on_device)
 		snprintf(found.device, sizeof(found.device), "%s", b->segment->device);
 	_Static_assert(sizeof(found.pointer) == sizeof(recipe.pointer), "the same 64 bytes");

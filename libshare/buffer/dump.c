@@ -43,7 +43,8 @@ void segment_dump(share_buffer *b)
 	struct segment *s = b->segment;
 	uint64_t size, first;
 
-	if (!b->client->buffers->dumps_mine || b->mode != SHARE_RDWR || s->kind->on_device)
+	/* what was adopted is whoever's it is to put into a dump */
+	if (!b->client->buffers->dumps_mine || b->mode != SHARE_RDWR || s->kind->id != MEMORY_HOST)
 		return;
 	size = page_size();
 	first = b->offset / size;

@@ -54,6 +54,7 @@ struct buffers {
 	struct magazines magazines;
 	struct reclaims reclaims;
 	bool dumps_mine;           /* see segment_dump() */
+	atomic_bool brings;        /* the broker lets in descriptors: see share_adopt() */
 	pthread_mutex_t uses_lock; /* see buffers_lock_uses(); taken before the client's lock */
 	struct cooling cooling;    /* under the same */
 	atomic_bool ending;        /* what is released goes back to the broker at once */
@@ -71,6 +72,10 @@ struct share_pool {
 HANDLES_OF(share_pool, pool, HANDLE_POOL);
 
 int mode_check(int mode);
+
+/* adopt.c. The pool, the size and the stream have been looked at; the answer is a handle to give.
+ */
+int buffer_adopt(share_pool *p, void *memory, uint64_t size, void *stream, share_buffer **out);
 
 /*
  * grant.c. Makes a handle of a grant and orders @stream after what the grant has to wait for. Gives
@@ -113,7 +118,9 @@ int segment_import_if_here(share_client *c, struct segment *s, bool writable,
 /* The same in the mode that it came in, as its descriptors say. */
 void segment_import_as_it_came(share_client *c, struct segment *s);
 
-/* segment.c. Enters the descriptors that came with a grant. 0 or negative errno. */
+/* segment.c. Of one that has arrived; false: it has not. */
+bool segment_get_recipe(share_client *c, uint64_t id, struct memory_recipe *out);
+/* Enters the descriptors that came with a grant. 0 or negative errno. */
 int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *fds);
 /* The broker says that it is empty: it leaves the table. With the client's lock held. */
 void segment_retire(share_client *c, uint64_t id);

@@ -230,6 +230,16 @@ int segment_get(share_client *c, const struct wire_grant *m, bool writable, stru
 	return 0;
 }
 
+bool segment_get_recipe(share_client *c, uint64_t id, struct memory_recipe *out)
+{
+	struct segment *s = find_and_ref(c, id);
+
+	if (s)
+		*out = s->recipe;
+	segment_put(c, s);
+	return s != NULL;
+}
+
 int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, struct segment **out,
 		 struct memory_mapping **mapping)
 {

@@ -108,16 +108,22 @@ void rpc_read_rest(share_client *c)
  * The broker stops reading from a client that does not read its replies. So a send that would
  * block must not keep replies from being read: it reads them itself, or lets the reader go on.
  */
-static int transmit_unlocking(share_client *c, const void *packet, size_t size)
+static int transmit_unlocking(share_client *c, const void *packet, size_t size,
+			      const struct fd_list *fds)
 {
 	for (;;) {
 		int r;
 
 		if (c->lost)
 			return client_lost(c);
-		r = packet_send(c->connection->socket, packet, size, NULL, 0, false);
+		r = packet_send(c->connection->socket, packet, size, fds ? fds->fds : NULL,
+				fds ? fds->n : 0, false);
 		if (r == 0)
 			return 0;
+		if (fds && r == -EPERM)
+			return fail(SHARE_EAGAIN, "the broker lets in no descriptors");
+		if (fds && r == -ETOOMANYREFS)
+			return fail_system(r, "sending descriptors");
 		if (r != -EAGAIN) {
 			/* what it said last may still be there to read */
 			poll_unlocking(c);
@@ -136,7 +142,7 @@ static int transmit_unlocking(share_client *c, const void *packet, size_t size)
 	}
 }
 
-int rpc_send_unlocking(share_client *c, struct wire_message *m)
+static int send_unlocking(share_client *c, const struct wire_message *m, const struct fd_list *fds)
 {
 	unsigned char small[2048], *large = NULL;
 	size_t size = wire_encode(m, small, sizeof(small));
@@ -151,9 +157,14 @@ int rpc_send_unlocking(share_client *c, struct wire_message *m)
 	if (size == 0)
 		r = fail(SHARE_EINVAL, "an argument is larger than the protocol allows");
 	else
-		r = transmit_unlocking(c, large ? large : small, size);
+		r = transmit_unlocking(c, large ? large : small, size, fds);
 	free(large);
 	return r;
+}
+
+int rpc_send_unlocking(share_client *c, struct wire_message *m)
+{
+	return send_unlocking(c, m, NULL);
 }
 
 int rpc_send_later(share_client *c, const struct wire_message *m)
@@ -232,7 +243,8 @@ static void note_what_is_wanted(struct call *call, const struct wire_message *m)
 	call->wanted_size = m->type == WIRE_ALLOC ? m->alloc.size : 0;
 }
 
-int rpc_start_unlocking(share_client *c, struct wire_message *request, struct call *call)
+static int start_unlocking(share_client *c, struct wire_message *request, const struct fd_list *fds,
+			   struct call *call)
 {
 	int r;
 
@@ -246,10 +258,15 @@ int rpc_start_unlocking(share_client *c, struct wire_message *request, struct ca
 	call->done = false;
 	/* before it is sent: another thread may read the answer */
 	LIST_INSERT_HEAD(&c->connection->calls, call, link);
-	r = rpc_send_unlocking(c, request);
+	r = send_unlocking(c, request, fds);
 	if (r != 0 && !call->done)
 		LIST_REMOVE(call, link);
 	return r;
+}
+
+int rpc_start_unlocking(share_client *c, struct wire_message *request, struct call *call)
+{
+	return start_unlocking(c, request, NULL, call);
 }
 
 static int result(share_client *c, const struct call *call)
@@ -413,6 +430,12 @@ static int wait_for_others_unlocking(share_client *c, struct call *call, uint32_
 
 int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 {
+	return rpc_with_fds(c, request, NULL, reply);
+}
+
+int rpc_with_fds(share_client *c, struct wire_message *request, const struct fd_list *fds,
+		 struct reply *reply)
+{
 	RANGE(wire_describe(request->type)->name, 0);
 	struct call call = {.reply = reply};
 	int64_t deadline, began;
@@ -425,7 +448,7 @@ int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 	call.detail[0] = '\0';
 	pthread_mutex_lock(&c->lock);
 	deadline = answer_deadline(c, request);
-	r = rpc_start_unlocking(c, request, &call);
+	r = start_unlocking(c, request, fds, &call);
 	began = (int64_t)clock_coarse_ms();
 	if (r == 0 && wire_describe(request->type)->flags & WIRE_WAITS_FOR_OTHERS)
 		r = wait_for_others_unlocking(c, &call, request->type, deadline);

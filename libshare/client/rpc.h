@@ -26,6 +26,11 @@ void reply_done(struct reply *r);
  * matters. */
 int rpc(share_client *c, struct wire_message *request, struct reply *reply);
 
+/* The same, and the descriptors go along; they stay the caller's. SHARE_EAGAIN also when the socket
+ * lets in none so far. */
+int rpc_with_fds(share_client *c, struct wire_message *request, const struct fd_list *fds,
+		 struct reply *reply);
+
 /* Sends without waiting. */
 int rpc_send(share_client *c, struct wire_message *m);
 int rpc_send_unlocking(share_client *c, struct wire_message *m);

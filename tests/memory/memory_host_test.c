@@ -315,21 +315,21 @@ TestSuite(memory_kind, .timeout = 30);
 
 Test(memory_kind, kinds_are_found_by_name_and_by_number)
 {
-	static const char *const names[] = {"vmm", "mempool", "host"};
+	static const char *const names[] = {"vmm", "mempool", "host", "adopted"};
 
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < 4; i++) {
 		const struct memory_kind *k = memory_kind_by_name(names[i], strlen(names[i]));
 
 		cr_assert(k);
 		cr_assert_str_eq(k->name, names[i]);
 		cr_assert_eq(memory_kind_by_id(k->id), k);
-		cr_assert_eq(k->on_device, k->id != MEMORY_HOST);
+		cr_assert_eq(k->on_device, k->id != MEMORY_HOST && k->id != MEMORY_ADOPTED);
 	}
 	cr_assert_null(memory_kind_by_name("auto", 4));
 	cr_assert_null(memory_kind_by_name("hos", 3));
 	cr_assert_null(memory_kind_by_name("", 0));
 	cr_assert_null(memory_kind_by_id(0));
-	cr_assert_null(memory_kind_by_id(4));
+	cr_assert_null(memory_kind_by_id(5));
 }
 
 Test(memory_kind, uuids_are_written_as_the_driver_writes_them)

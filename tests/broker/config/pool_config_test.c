@@ -72,10 +72,11 @@ Test(pool_config, the_kind_does_not_point_to_the_callers_text)
 
 	cr_assert_neq(p.kind, kind);
 	cr_assert_str_eq(p.kind, "host");
-	expect_invalid(POOL(.kind = "managed"),
-		       "kind: \"managed\" is not a kind of pool (auto, vmm, mempool, host)");
+	expect_invalid(
+	    POOL(.kind = "managed"),
+	    "kind: \"managed\" is not a kind of pool (auto, vmm, mempool, host, adopted)");
 	expect_invalid(POOL(.kind = ""),
-		       "kind: \"\" is not a kind of pool (auto, vmm, mempool, host)");
+		       "kind: \"\" is not a kind of pool (auto, vmm, mempool, host, adopted)");
 }
 
 Test(pool_config, a_device_is_named_by_its_uuid)
@@ -279,9 +280,9 @@ Test(pool_config, impossible_pools_are_errors)
 	    "{\"pools\": [{\"name\": \"a\",\n \"limit\": \"4GiB\",\n"
 	    " \"segment_size\": \"8GiB\"}]}",
 	    "FILE:3: pools[0].segment_size: 8GiB is more than the pool's limit (4GiB)");
-	expect_error(
-	    "{\"pools\": [{\"name\": \"a\", \"kind\": \"managed\"}]}",
-	    "FILE:1: pools[0].kind: \"managed\" is not a kind of pool (auto, vmm, mempool, host)");
+	expect_error("{\"pools\": [{\"name\": \"a\", \"kind\": \"managed\"}]}",
+		     "FILE:1: pools[0].kind: \"managed\" is not a kind of pool (auto, vmm, "
+		     "mempool, host, adopted)");
 	expect_error("{\"pools\": [{\"name\": \"a\", \"same_address\": 1}]}",
 		     "FILE:1: pools[0].same_address: 1 is neither true nor false");
 	expect_error("{\"pools\": [{\"name\": \"a\",\n\"reuse\": \"dirty\"}]}",

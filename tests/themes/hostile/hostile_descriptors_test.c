@@ -11,9 +11,11 @@
  */
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,6 +27,8 @@
 static const char config[] =
     "{\"limits\": {\"connections\": 8},"
     "\"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"1MiB\", \"access\": "
+    "[{\"user\": \"*\", \"mode\": \"rw\"}]},"
+    "{\"name\": \"adopted\", \"kind\": \"adopted\", \"limit\": \"1MiB\", \"access\": "
     "[{\"user\": \"*\", \"mode\": \"rw\"}]}]}";
 
 static share_client *witness;
@@ -396,4 +400,177 @@ Test(hostile_hoard, a_page_is_for_those_who_can_have_been_told_of_a_fence_on_it)
 	child_finish(child);
 	raw_close(&owner);
 	settle(witness, s.clients == 1);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Those of who is to bring some                                                               */
+
+/* What a client may bring is a file in memory. */
+static void brings(struct child *self, void *data)
+{
+	const size_t copies = *(const size_t *)data;
+	struct wire_message m = {.type = WIRE_ADOPT};
+	static struct raw r[4];
+	unsigned char packet[64];
+	size_t size;
+
+	for (int i = 0; i < 4; i++) {
+		raw_open(&r[i], "client");
+		m.adopt.pool = raw_pool(&r[i], "adopted");
+		m.adopt.size = 4096;
+		/* from now on it may */
+		raw_ask_error(&r[i], &m, SHARE_EAGAIN);
+	}
+	child_point(self, "ready");
+	for (int i = 0; i < 4; i++) {
+		m.serial = ++r[i].serial;
+		size = wire_encode(&m, packet, sizeof(packet));
+		check(give_away(&r[i], packet, size, copies));
+	}
+	child_point(self, "sent");
+	for (int i = 0; i < 4; i++) {
+		check_eq(raw_farewell(&r[i]), SHARE_EPROTO);
+		raw_hang_up(&r[i]);
+	}
+	child_point(self, "done");
+}
+
+static void attack_by_bringing(size_t copies)
+{
+	struct child *child = child_start(brings, &copies);
+
+	child_wait(child, "ready");
+	broker_freeze();
+	child_go(child);
+	child_wait(child, "sent");
+	broker_thaw();
+	check_ok(share_ping(witness));
+	child_go(child);
+	child_wait(child, "done");
+	check_ok(share_ping(witness));
+	until(descriptors_count(broker_pid()) == broker_descriptors());
+	child_kill(child);
+	settle(witness, s.clients == 1);
+}
+
+Test(hostile_descriptors, what_is_brought_and_no_memory_holds_nobody_up)
+{
+	attack_by_bringing(2);
+}
+
+Test(hostile_descriptors_old, what_is_brought_and_no_memory_holds_nobody_up)
+{
+	attack_by_bringing(2);
+}
+
+Test(hostile_descriptors, more_than_a_request_has_hold_nobody_up)
+{
+	attack_by_bringing(200);
+}
+
+Test(hostile_descriptors_old, more_than_a_request_has_hold_nobody_up)
+{
+	attack_by_bringing(200);
+}
+
+static int memory_file(size_t size, int seals)
+{
+	int fd = memfd_create("data", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	check(ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, seals) == 0);
+	return fd;
+}
+
+static int opened(int fd, int flags)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	fd = open(path, flags | O_CLOEXEC);
+	check(fd >= 0);
+	return fd;
+}
+
+/* The answer to one ADOPT with these: 0 is a GRANT. */
+static int bring(struct raw *r, uint64_t size, uint64_t offset, const int *fds, size_t n)
+{
+	struct wire_message m = {.type = WIRE_ADOPT};
+	unsigned char packet[64];
+	size_t length;
+
+	m.adopt.pool = raw_pool(r, "adopted");
+	m.adopt.size = size;
+	m.adopt.offset = offset;
+	m.serial = ++r->serial;
+	length = wire_encode(&m, packet, sizeof(packet));
+	check_eq(raw_send_bytes(r, packet, length, fds, n), 0);
+	check_eq(raw_receive(r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	return r->m.type == WIRE_GRANT ? 0 : r->m.error.error;
+}
+
+static void expect_not_brought(struct raw *r, uint64_t size, uint64_t offset, int first, int second)
+{
+	const int fds[] = {first, second};
+
+	check_error(bring(r, size, offset, fds, 2), SHARE_EINVAL);
+}
+
+/* Whatever libshare would not send. */
+static void says_what_it_likes(struct child *self, void *data)
+{
+	int fd = memory_file(8192, F_SEAL_SHRINK), other = memory_file(8192, F_SEAL_SHRINK);
+	int reader = opened(fd, O_RDONLY), stranger = opened(other, O_RDONLY);
+	int sealed = memory_file(8192, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE);
+	int sealed_reader = opened(sealed, O_RDONLY), folder = open("/dev/shm", O_RDONLY);
+	const int good[] = {fd, reader}, one[] = {fd};
+	struct wire_message m = {.type = WIRE_PUBLISH};
+	static struct raw r;
+
+	(void)data;
+	raw_open(&r, "client");
+	check_error(bring(&r, 4096, 0, NULL, 0), SHARE_EAGAIN);
+	check_error(bring(&r, 4096, 0, one, 1), SHARE_EINVAL);
+	expect_not_brought(&r, 4096, 0, fd, fd);
+	expect_not_brought(&r, 4096, 0, reader, reader);
+	expect_not_brought(&r, 4096, 0, reader, fd);
+	expect_not_brought(&r, 4096, 0, fd, stranger);
+	expect_not_brought(&r, 4096, 0, sealed, sealed_reader);
+	expect_not_brought(&r, 0, 0, fd, reader);
+	expect_not_brought(&r, 8193, 0, fd, reader);
+	expect_not_brought(&r, 1, 8192, fd, reader);
+	expect_not_brought(&r, 2, UINT64_MAX, fd, reader);
+	expect_not_brought(&r, UINT64_MAX, 2, fd, reader);
+	child_point(self, "refused");
+	check_eq(bring(&r, 100, 8092, good, 2), 0);
+	/* no larger than it is, though the broker counts in units */
+	m.publish.buffer = r.m.grant.buffer;
+	m.publish.name = raw_text("name");
+	m.publish.size = 101;
+	fd_list_close(&r.fds);
+	raw_ask_error(&r, &m, SHARE_EINVAL);
+	/* what is on a tmpfs and no file is not even looked at */
+	if (folder >= 0) {
+		const int folders[] = {folder, folder};
+
+		check_error(bring(&r, 1, 0, folders, 2), SHARE_EPROTO);
+		close(folder);
+	}
+	raw_hang_up(&r);
+	close(fd);
+	close(other);
+	close(reader);
+	close(stranger);
+	close(sealed);
+	close(sealed_reader);
+}
+
+Test(hostile_descriptors, what_a_client_says_of_its_memory_is_not_believed)
+{
+	struct child *child = child_start(says_what_it_likes, NULL);
+
+	child_wait(child, "refused");
+	settle(witness, s.buffers == 0 && s.segments == 0);
+	child_go(child);
+	child_finish(child);
+	settle(witness, s.clients == 1 && s.buffers == 0 && s.segments == 0);
 }

@@ -604,6 +604,63 @@ static void bob_uses_alices_pools(struct child *self, void *data)
 	share_disconnect(c);
 }
 
+/* Her own file, which she may make smaller, or not. */
+static void alice_adopts(struct child *self, void *data)
+{
+	share_pool_options o = SHARE_POOL_OPTIONS_INIT;
+	int fd = memfd_create("data", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	share_client *c, *own;
+	share_buffer *b, *found;
+	share_pool *p;
+	char *at;
+
+	child_become(ALICE, 0);
+	check(ftruncate(fd, 4096) == 0 &&
+	      (!*(bool *)data || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0));
+	at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	strcpy(at, "alice's");
+	c = child_connect("alice");
+	own = child_connect("alice");
+	o.kind = "adopted";
+	o.access = "[{\"user\": \"*\", \"mode\": \"ro\"}]";
+	check_ok(share_pool_create(c, "adopted", &o, &p));
+	check_ok(share_adopt(p, at, 4096, NULL, &b));
+	check_ok(share_publish(b, "alice/name", NULL));
+	check_ok(share_lookup(own, "alice/name", SHARE_RDONLY, 0, NULL, &found));
+	check_ok(share_release(found, NULL));
+	child_point(self, "published");
+	check_ok(share_unpublish(c, "alice/name"));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	share_disconnect(own);
+	share_disconnect(c);
+	munmap(at, 4096);
+	close(fd);
+}
+
+/* Who could have others die of SIGBUS shares with nobody but processes of the same user. */
+Test(other_user, adopted_memory_is_for_others_if_it_cannot_become_smaller)
+{
+	skip_unless_root();
+	for (int sealed = 0; sealed < 2; sealed++) {
+		bool is_sealed = sealed;
+		struct child *alice = child_start(alice_adopts, &is_sealed);
+		share_buffer *b;
+
+		child_wait(alice, "published");
+		if (is_sealed) {
+			check_ok(share_lookup(client, "alice/name", SHARE_RDONLY, 0, NULL, &b));
+			check(strcmp(share_ptr(b), "alice's") == 0);
+			check_ok(share_release(b, NULL));
+		} else {
+			check_error(share_lookup(client, "alice/name", SHARE_RDONLY, 0, NULL, &b),
+				    SHARE_EACCES);
+			check_detail("F_SEAL_SHRINK");
+		}
+		end_alice(alice);
+	}
+}
+
 Test(other_user, a_pool_belongs_to_who_made_it)
 {
 	struct child *alice;

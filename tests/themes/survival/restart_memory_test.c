@@ -7,6 +7,8 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
@@ -52,6 +54,54 @@ Test(restart_memory, leases_are_what_they_were)
 	share_release(b, NULL);
 	share_release(gone, NULL);
 	settle(client, s.buffers == 0 && s.leases == 0);
+}
+
+/* The broker's own descriptors keep it, and what it was charged for is charged still. */
+Test(restart_memory, adopted_memory_is_what_it_was)
+{
+	share_pool_options o = SHARE_POOL_OPTIONS_INIT;
+	int fd = memfd_create("data", MFD_CLOEXEC);
+	share_client *other = connect_as("other");
+	share_buffer *b, *whole, *found;
+	int64_t descriptors, segments, bytes;
+	share_pool *adopted;
+	char *at;
+
+	check(ftruncate(fd, 16 * SIZE) == 0);
+	at = mmap(NULL, 16 * SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	memset(at, 0x5a, 16 * SIZE);
+	o.kind = "adopted";
+	check_ok(share_pool_create(client, "adopted", &o, &adopted));
+	check_ok(share_adopt(adopted, at + 100, SIZE, NULL, &b));
+	check_ok(share_adopt(adopted, at + 8 * SIZE, 8 * SIZE, NULL, &whole));
+	check_ok(share_publish(b, "adopted", NULL));
+	check_ok(share_publish(whole, "cut off", NULL));
+	settle(client, s.segments == 2 && s.buffers == 2);
+	descriptors = used_of(client, "descriptors");
+	segments = used_of(client, "segments");
+	bytes = used_of(client, "bytes");
+	broker_kill_serving();
+	settle(client, s.segments == 2 && s.buffers == 2);
+	check_eq(used_of(client, "descriptors"), descriptors);
+	check_eq(used_of(client, "segments"), segments);
+	check_eq(used_of(client, "bytes"), bytes);
+	check_ok(share_lookup(other, "adopted", SHARE_RDONLY, 0, NULL, &found));
+	expect_filled(share_ptr(found), 0x5a, SIZE);
+	share_release(found, NULL);
+	/* what its owner has cut off is gone for its own processes, and hinders no broker */
+	check(ftruncate(fd, 8 * SIZE) == 0);
+	broker_kill_serving();
+	settle(client, s.segments == 2 && s.buffers == 2);
+	check_ok(share_unpublish(client, "adopted"));
+	check_ok(share_unpublish(client, "cut off"));
+	share_release(b, NULL);
+	share_release(whole, NULL);
+	share_disconnect(other);
+	settle(client, s.segments == 0 && s.buffers == 0);
+	expect_filled(at, 0x5a, 8 * SIZE);
+	share_pool_close(adopted);
+	munmap(at, 16 * SIZE);
+	close(fd);
 }
 
 #define HOLDERS 24

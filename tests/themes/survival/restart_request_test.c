@@ -7,12 +7,14 @@
  */
 
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <share/admin.h>
 #include <share/channel.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
 #include "tests/harness/plan.h"
 #include "tests/themes/survival/fatal.h"
 #include "wire/wire.h"
@@ -77,6 +79,45 @@ Test(restart_request, a_buffer_is_allocated_once)
 		share_release(b, NULL);
 		settle(client, s.buffers == 0 && s.leases == 0);
 	}
+}
+
+/* Its descriptors come with the request, and are lost with a broker that has received them. */
+Test(restart_request, memory_is_adopted_once)
+{
+	share_pool_options o = SHARE_POOL_OPTIONS_INIT;
+	int fd = memfd_create("data", MFD_CLOEXEC);
+	share_buffer *b, *found;
+	share_pool *adopted;
+	char *at;
+
+	check(ftruncate(fd, SIZE) == 0);
+	at = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	o.kind = "adopted";
+	check_ok(share_pool_create(client, "adopted", &o, &adopted));
+	/* the first one says that descriptors are to come, and is said again: both are fatal */
+	for (int i = 0; i < 2; i++) {
+		for (each_point(point)) {
+			share_client *other = connect_as("other");
+
+			die_at(WIRE_ADOPT, point);
+			check_ok(share_adopt(adopted, at, SIZE, NULL, &b));
+			expect_dead();
+			check(share_ptr(b) == at);
+			memset(at, 0x5a, SIZE);
+			check_ok(share_publish(b, "adopted", NULL));
+			check_ok(share_lookup(other, "adopted", SHARE_RDONLY, 0, NULL, &found));
+			expect_filled(share_ptr(found), 0x5a, SIZE);
+			settle(client, s.buffers == 1 && s.leases == 2 && s.segments == 1);
+			share_release(found, NULL);
+			check_ok(share_unpublish(client, "adopted"));
+			share_release(b, NULL);
+			share_disconnect(other);
+			settle(client, s.buffers == 0 && s.leases == 0 && s.segments == 0);
+		}
+	}
+	share_pool_close(adopted);
+	munmap(at, SIZE);
+	close(fd);
 }
 
 /* Nobody is told. */

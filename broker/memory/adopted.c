@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Memory that a client had before it was a buffer. The client stays its owner: it may be in use in
+ * ways of which the broker knows nothing, so it is neither zeroed nor handed to anybody else when
+ * its buffer is gone. The broker keeps the descriptors as long as there is a buffer; so the memory
+ * outlives its owner, like that of any other buffer.
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/account.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/closer.h"
+#include "broker/memory/adopted.h"
+#include "broker/memory/inside.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+#include "broker/memory/pools.h"
+#include "broker/memory/segment.h"
+#include "wire/messages.h"
+
+bool pool_is_adopted(const struct pool *p)
+{
+	return p->choice.kind && p->choice.kind->id == MEMORY_ADOPTED;
+}
+
+int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[static 2])
+{
+	for (int i = 0; i < 2; i++)
+		out[i] = closing_new_for(b->clients->closer, owner);
+	if (out[0] && out[1])
+		return 0;
+	for (int i = 0; i < 2; i++) {
+		closing_free(out[i]);
+		out[i] = NULL;
+	}
+	return -ENOMEM;
+}
+
+/* Takes @cost over on success, as all of @memory. */
+static int add(struct broker *b, struct pool *p, const struct memory_segment *memory,
+	       struct segment_cost *cost, struct segment **out)
+{
+	struct closing *closing[2];
+
+	if (segment_closing_new(b, account_uid(cost->segment.account), closing) < 0)
+		return -ENOMEM;
+	if (pool_add_segment(b, p, memory, cost, out) == 0) {
+		memcpy((*out)->closing, closing, sizeof(closing));
+		return 0;
+	}
+	closing_free(closing[0]);
+	closing_free(closing[1]);
+	return -ENOMEM;
+}
+
+int pool_adopt(struct broker *b, struct pool *p, struct account *account,
+	       const struct memory_segment *memory, struct block **out, struct failure *failure)
+{
+	uint64_t size = memory->recipe.size;
+	struct segment_cost cost;
+	struct segment *s;
+	int r;
+
+	if (size > p->sizes.limit || size > POOL_BUFFER_MAX)
+		return pool_fail_size(p, size, failure);
+	if (pool_room(p) < size)
+		return pool_fail_full(p, size, failure);
+	if (!pool_user_may_have(p, account, size)) {
+		pool_user_explain(p, account, size, failure);
+		return SHARE_EQUOTA;
+	}
+	r = segment_cost_take(p, account, &cost, failure);
+	if (r != 0)
+		return r;
+	if (add(b, p, memory, &cost, &s) < 0) {
+		segment_cost_return(b, &cost);
+		return failure_no_memory(failure, "the broker");
+	}
+	p->extent.reserved += size;
+	*out = s->region.first;
+	suballocator_take(&p->suballocator, *out);
+	pool_count_block(p, *out);
+	return 0;
+}
+
+/* An older library would take what is of an unknown kind for a broken broker. */
+static bool is_known_to(const struct segment *s, const struct client *client)
+{
+	return !pool_is_adopted(s->pool) || client->version >= WIRE_VERSION_ADOPT;
+}
+
+/* What its owner may make smaller is for the owner's own processes: who touches what was cut off
+ * dies of SIGBUS, and nobody is to be able to do that to another user. */
+bool segment_is_for(const struct segment *s, const struct client *client)
+{
+	const struct account *owner = s->cost.segment.account;
+
+	return is_known_to(s, client) && (!(s->memory.recipe.flags & MEMORY_MAY_SHRINK) ||
+					  (owner && account_uid(owner) == client->peer.uid));
+}
+
+int segment_refuse(const struct segment *s, const struct client *client, struct failure *failure)
+{
+	if (!is_known_to(s, client))
+		return failure_set(failure, SHARE_ENOTSUP,
+				   "pool '%s' is of kind adopted, for which this program's library "
+				   "is too old",
+				   s->pool->name);
+	return failure_set(failure, SHARE_EACCES,
+			   "this memory of pool '%s' is not sealed against becoming smaller "
+			   "(F_SEAL_SHRINK), so only processes of the user who has adopted it may "
+			   "have it",
+			   s->pool->name);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Memory that this process has already becomes a buffer. The broker gets descriptors of its file,
+ * and this process goes on using it where it is: the segment is never mapped here a second time.
+ */
+
+#include "memory/adopt.h"
+#include "libshare/buffer/inside.h"
+
+/* How often brokers may die over one call, before it is an error. */
+#define TRIES_MAX 16
+
+/* The first answer of a broker is that it lets in descriptors from now on; and one that goes on for
+ * another one may have lost those that were on their way. */
+static int ask(share_pool *p, const struct memory_segment *memory, struct reply *reply)
+{
+	const struct fd_list fds = {.fds = {memory->fd, memory->fd_readonly}, .n = 2};
+	share_client *c = p->client;
+	bool with = atomic_load(&c->buffers->brings);
+	int r = SHARE_EAGAIN;
+
+	for (int i = 0; i < TRIES_MAX && r == SHARE_EAGAIN; i++) {
+		struct wire_message m = {.type = WIRE_ADOPT};
+
+		m.adopt = (struct wire_adopt){
+		    .pool = p->id,
+		    .size = memory->recipe.size,
+		    .offset = memory_recipe_offset(&memory->recipe),
+		};
+		if (i > 0)
+			reply_done(reply);
+		r = rpc_with_fds(c, &m, with ? &fds : NULL, reply);
+		with = !with;
+	}
+	if (r == 0)
+		atomic_store(&c->buffers->brings, true);
+	return r;
+}
+
+/* What was released a moment ago may be a buffer only until the broker's word of its end is read.
+ */
+static int begin(share_pool *p, void *memory, uint64_t size, struct adopted **out)
+{
+	struct wire_message ping = {.type = WIRE_PING};
+	struct failure failure;
+	int r = memory_adopted_begin(memory, size, out, &failure);
+
+	if (r == SHARE_EEXIST) {
+		r = rpc(p->client, &ping, NULL);
+		if (r != 0)
+			return r;
+		rpc_do_chores(p->client);
+		r = memory_adopted_begin(memory, size, out, &failure);
+	}
+	return r != 0 ? fail(r, "%s", failure.text) : 0;
+}
+
+static int adopt(share_pool *p, const struct memory_segment *memory, struct adopted *own,
+		 void *stream, share_buffer **out)
+{
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	struct memory_recipe recipe;
+	int r = ask(p, memory, &reply);
+
+	if (r != 0)
+		return r;
+	if (segment_get_recipe(p->client, reply.m.grant.segment, &recipe))
+		memory_adopted_identify(own, &recipe);
+	return buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
+}
+
+int buffer_adopt(share_pool *p, void *memory, uint64_t size, void *stream, share_buffer **out)
+{
+	struct memory_segment found;
+	struct adopted *own = NULL;
+	struct failure failure;
+	int r;
+
+	if (p->client->version < WIRE_VERSION_ADOPT)
+		return fail(SHARE_ENOTSUP, "the broker is too old to adopt memory");
+	r = memory_adopted_find(memory, size, &found, &failure);
+	if (r != 0)
+		return fail(r, "%s", failure.text);
+	r = begin(p, memory, size, &own);
+	if (r == 0)
+		r = adopt(p, &found, own, stream, out);
+	memory_adopted_unref(own); /* the mapping of the segment has its own */
+	fd_close(found.fd);
+	fd_close(found.fd_readonly);
+	return r;
+}
