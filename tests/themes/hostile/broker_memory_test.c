@@ -321,6 +321,102 @@ Test(broker_memory, of_eight_who_take_all_each_leaves_the_next_one_as_much)
 	until(said("buffers") == 0);
 }
 
+#define MODEST 6000
+#define FEW    20
+
+/* The name of its i-th buffer. */
+static const char *few(int i)
+{
+	static char name[64];
+
+	snprintf(name, sizeof(name), "uid/%d/%d", MODEST, i);
+	return name;
+}
+
+static void open_channel(share_client *c, int role, share_channel **out)
+{
+	check_ok(share_channel_open(c, "uid/6000/channel", role, NULL, out));
+}
+
+/* All that it has before others come and go is there afterwards: buffers, names, a token, and
+ * messages that it had sent. */
+static void is_modest(struct child *self, void *data)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+	share_buffer *mine[FEW], *again;
+	share_channel *in, *out;
+	share_token token;
+	share_pool *pool;
+	share_client *c;
+
+	(void)data;
+	child_become(MODEST, 0);
+	c = child_connect("modest");
+	pool = open_pool(c);
+	open_channel(c, SHARE_CONSUMER, &in);
+	open_channel(c, SHARE_PRODUCER, &out);
+	for (int i = 0; i < FEW; i++) {
+		mine[i] = allocate(pool, 512, NULL);
+		memset(share_ptr(mine[i]), i + 1, 512);
+		check_ok(share_publish(mine[i], few(i), NULL));
+		check_ok(share_send(out, mine[i], NULL, 0, NULL));
+	}
+	check_ok(share_export(mine[0], NULL, &token));
+	child_point(self, "has little");
+	for (int i = 0; i < FEW; i++) {
+		check_ok(share_recv(in, -1, NULL, &m));
+		expect_filled(share_ptr(m.buffer), i + 1, 512);
+		check_ok(share_ack(&m, NULL));
+		check_ok(share_lookup(c, few(i), SHARE_RDWR, 0, NULL, &again));
+		expect_filled(share_ptr(again), i + 1, 512);
+		check_ok(share_release(again, NULL));
+	}
+	check_ok(share_import(c, &token, SHARE_RDONLY, NULL, &again));
+	check_ok(share_release(again, NULL));
+	for (int i = 0; i < FEW; i++) {
+		check_ok(share_unpublish(c, few(i)));
+		check_ok(share_release(mine[i], NULL));
+		mine[i] = allocate(pool, 512, NULL);
+	}
+	for (int i = 0; i < FEW; i++)
+		check_ok(share_release(mine[i], NULL));
+	share_channel_close(out);
+	share_channel_close(in);
+	share_pool_close(pool);
+	share_disconnect(c);
+}
+
+/* Whoever stays within what everybody may have. */
+Test(broker_memory, who_has_little_beside_eight_who_take_all_loses_nothing)
+{
+	static const size_t kinds[USERS] = {1, 0, 2, 4, 0, 2, 4, 0}; /* only the first has names */
+	struct child *all[USERS], *modest;
+	struct takes takes[USERS];
+	int64_t died = said("brokers_died");
+
+	skip_unless_root();
+	broker_write_config(CONFIG("16MiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	for (int i = 0; i < USERS; i++) {
+		takes[i] = (struct takes){&greeds[kinds[i]], (uid_t)(GREEDY + i)};
+		all[i] = child_start(takes_all, &takes[i]);
+		child_wait(all[i], "has all");
+	}
+	modest = child_start(is_modest, NULL);
+	child_wait(modest, "has little");
+	check(used_by(client, MODEST, "broker_memory") <= LEAST);
+	broker_kill_serving();
+	until(said("brokers_died") == died + 1);
+	check_ok(share_upgrade(client, NULL, NULL));
+	for (int i = 0; i < USERS / 2; i++)
+		child_kill(all[i]);
+	child_go(modest);
+	child_finish(modest);
+	for (int i = USERS / 2; i < USERS; i++)
+		child_kill(all[i]);
+	until(said("buffers") == 0);
+}
+
 /* What it has stays, whatever the configuration says of it then, and it gets no more. */
 Test(broker_memory, who_has_more_than_there_is_keeps_it)
 {
