@@ -252,7 +252,10 @@ void buffers_restored(struct broker *b)
 	for (uint32_t i = 0; i < end; i++) {
 		struct buffer *buffer = slab_at(&b->buffers->slab, i);
 
-		if (buffer && buffer->refs > 0)
+		/* who keeps it is who kept it before, so nothing is to be charged to another one */
+		if (buffer && buffer->refs > 1)
+			buffer->refs--;
+		else if (buffer && buffer->refs == 1)
 			buffer_unref(b, buffer);
 		else if (buffer)
 			slab_free_index(&b->buffers->slab, i);

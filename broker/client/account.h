@@ -12,9 +12,14 @@
 #include "broker/config/config.h"
 
 /*
- * What each user holds, against what it may. An account lives as long as a charge or a client
- * refers to it, and must be at zero then. It is remembered for longer when its user has had more of
- * the broker's time than is due: who goes and comes again owes it still.
+ * What each user holds, against what it may, beside the sum of all users. An account lives as long
+ * as a charge or a client refers to it, and must be at zero then. It is remembered for longer when
+ * its user has had more of the broker's time than is due: who goes and comes again owes it still.
+ *
+ * What a user has of one pool is counted in the pool (memory/pool_user.h), for the same charges.
+ * Both share by one rule (fair_share.h). Other counts refuse nothing: those of a client and its
+ * stakes say who holds what, for reports and the log, and not who pays; and who has too many
+ * descriptors on their way waits until the kernel has brought some.
  */
 
 struct account;
