@@ -297,6 +297,12 @@ static PyObject *recipe(PyObject *o, PyObject *ignored)
 }
 
 PyMethodDef array_share_methods[] = {
+    {"__arrow_c_device_array__", METHOD(array_arrow_device), METH_FASTCALL | METH_KEYWORDS,
+     "__arrow_c_device_array__(requested_schema=None)\n--\n\n"
+     "For libraries of Arrow that take memory of devices: a flat Array of numbers as an array "
+     "without nulls, in\n"
+     "place. Waits for the work on it. TypeError: Arrow has no such dtype. ValueError: it is not "
+     "flat."},
     {"publish", METHOD(publish), METH_FASTCALL | METH_KEYWORDS, publish_doc},
     {"export", METHOD(export), METH_FASTCALL | METH_KEYWORDS, export_doc},
     {"_set_metadata", set_metadata, METH_O, NULL},

@@ -312,6 +312,7 @@ int array_get_buffer(PyObject *self, Py_buffer *out, int flags);
 void array_release_buffer(PyObject *self, Py_buffer *b);
 PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);
 PyObject *array_dlpack_device(PyObject *self, PyObject *ignored);
+PyObject *array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);
 PyObject *array_lend(PyObject *self, PyObject *ignored);
 PyObject *array_cuda_interface(PyObject *self, void *ignored);
 bool exchange_make(void); /* fills core.exchange */

@@ -228,6 +228,13 @@ PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 	return capsule;
 }
 
+struct dl_versioned *dlpack_lend(struct array *a)
+{
+	struct lent *l = lend(a, array_home(a), true);
+
+	return l ? &l->as.versioned : NULL;
+}
+
 static void held_gone(PyObject *capsule)
 {
 	struct lent *l = PyCapsule_GetPointer(capsule, HELD);

@@ -66,4 +66,9 @@ struct dl_exchange {
 	int (*current_stream)(int32_t device_type, int32_t device_id, void **stream);
 };
 
+struct array;
+/* Lends the array behind its own stream. The deleter of what is returned gives it back, in any
+ * thread and without the GIL. Returns NULL with an exception. */
+struct dl_versioned *dlpack_lend(struct array *a);
+
 #endif

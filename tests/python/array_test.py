@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import libshare
+from arrow_device import Taken
 from conftest import until
 
 
@@ -46,6 +47,33 @@ def test_values_are_set_and_read_as_in_numpy(pool):
     a.release()
     with pytest.raises(libshare.ClosedError):
         a[0] = 1
+
+
+def test_libraries_of_arrow_have_numbers_in_place(client, pool):
+    for name, form in zip("int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split(), "csilCSILefg"):
+        a = pool.array(np.arange(6).astype(name))
+        taken = Taken(a.__arrow_c_device_array__(None))
+        assert (taken.format, taken.flags, taken.length, taken.data, taken.device) == (form, 0, 6, a.ptr, (1, -1))
+        part = Taken(a[2:5].__arrow_c_device_array__(requested_schema=None))
+        assert (part.length, part.data) == (3, a[2:].ptr)
+        part.release()
+        taken.release()
+    a.publish("a", mode="r")
+    Taken(client.lookup("a").__arrow_c_device_array__()).release()  # Arrow's arrays are never written
+    client.unpublish("a")
+    none = Taken(pool.empty(0).__arrow_c_device_array__())
+    assert none.length == 0
+    none.release()
+    pool.empty(4).__arrow_c_device_array__()  # capsules that nobody takes from
+    for dtype in ("bool", "bfloat16", "complex64", "float8_e4m3fn"):
+        with pytest.raises(TypeError, match="view"):
+            pool.zeros(3, dtype).__arrow_c_device_array__()
+    for shaped in (a.reshape(2, 3), a[::2], a[0]):
+        with pytest.raises(ValueError, match="flat"):
+            shaped.__arrow_c_device_array__()
+    a.release()
+    with pytest.raises(libshare.ClosedError):
+        a.__arrow_c_device_array__()
 
 
 def test_arrays_are_compared_as_in_numpy_and_hashed_as_objects(pool):

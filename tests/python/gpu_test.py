@@ -5,6 +5,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 import types
 import weakref
 
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 import libshare
+from arrow_device import Taken
+from conftest import state_of, until
 from driver import Driver
 
 
@@ -120,6 +123,43 @@ def test_dlpack_is_ordered_and_refuses_what_is_unsafe(client, pool):
     ok.__dlpack__(max_version=(1, 0))
     assert ok.__cuda_array_interface__["data"] == (ok.ptr, True)
     client.unpublish("g")
+
+
+def test_libraries_of_arrow_have_it_in_place_when_the_work_on_it_is_done(client, pool):
+    a = pool.array(np.arange(10, dtype=np.int16))
+    taken = Taken(a.__arrow_c_device_array__())
+    assert (taken.format, taken.length, taken.data, taken.device) == ("s", 10, a.ptr, (2, 0))
+    a.release()  # what was lent keeps the memory
+    others = [pool.empty(10, np.int16) for _ in range(50)]
+    assert taken.data not in [other.ptr for other in others]
+    taken.release()
+    a = pool.empty(4)
+    a.__arrow_c_device_array__()  # capsules that nobody takes from
+    nanoarrow = pytest.importorskip("nanoarrow.device")
+    there = nanoarrow.c_device_array(a)
+    assert there.device_type == nanoarrow.DeviceType.CUDA and there.device_id == 0
+    assert there.schema.format == "g" and there.array.length == 4 and there.array.buffers == (0, a.ptr)
+
+
+def test_work_on_a_stream_comes_before_what_arrow_is_told(pool):
+    driver = Driver()
+    stream = driver.stream()
+    a = pool.empty(4, "int32", stream=stream)
+    go, seen = driver.hold(stream), []
+
+    def lend():
+        taken = Taken(a.__arrow_c_device_array__())
+        seen.append(go.is_set())
+        taken.release()
+
+    thread = threading.Thread(target=lend)
+    thread.start()
+    until(lambda: state_of(f"self/task/{thread.native_id}") in ("S", None))
+    go.set()
+    thread.join()
+    assert seen == [True]
+    a.release()
+    driver.end()
 
 
 def test_the_cuda_array_interface(pool):
