@@ -47,3 +47,9 @@ def test_workers_change_versions_and_go_on_when_one_is_killed():
     assert re.fullmatch(
         r"worker_pool: ok kind=host workers=2 killed=1 versions=2 copies_of_each=1 requests=\d+ again=\d+",
         said("worker_pool.py", "--workers", 2, "--kind", "host"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="there are no transformers here")
+def test_workers_of_a_model_of_transformers_change_versions():
+    assert re.fullmatch(
+        r"transformers_pool: ok workers=2 mib=\d+ versions=2 requests=\d+", said("transformers_pool.py", "--workers", 2, "--hidden", 128))
