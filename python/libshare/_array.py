@@ -59,11 +59,12 @@ class _Array:
 
     # As NumPy's; what is hashed is the object, as torch has it.
 
+    # Nothing has to be read to know that it is not None.
     def __eq__(self, other: Any) -> Any:
-        return self._numpy() == other
+        return NotImplemented if other is None and self.on_gpu else self._numpy() == other
 
     def __ne__(self, other: Any) -> Any:
-        return self._numpy() != other
+        return NotImplemented if other is None and self.on_gpu else self._numpy() != other
 
     def __hash__(self) -> int:
         return object.__hash__(self)

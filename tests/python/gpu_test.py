@@ -34,6 +34,9 @@ def test_copies_go_there_and_back(client, pool):
     b = client.lookup("g")
     assert b.tobytes() == x[10:20].tobytes() and b.shape == (10, 100) and b.info()["kind"] == pool.kind
     assert b.readonly
+    with pytest.raises(TypeError, match="cupy.asarray"):
+        a == b  # noqa: B015
+    assert not a == None and a != None and None != a and b not in (None,)  # noqa: E711
     assert pool.zeros(5).tobytes() == bytes(40)
     assert pool.array(a[:, 3][::2].reshape(-1) if a[:, 3][::2].contiguous else a[3]).tobytes() == x[3].tobytes()
     client.unpublish("g")
