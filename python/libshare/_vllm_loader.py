@@ -26,6 +26,7 @@ from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
 from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
+from vllm.model_executor.model_loader.weight_tying import maybe_retie_word_embeddings
 from vllm.model_executor.utils import weights_already_processed
 from vllm.utils.torch_utils import set_default_torch_dtype
 
@@ -72,7 +73,8 @@ class Loader(BaseModelLoader):
                 _refuse_layers(model, device)
             if not _processed(device):
                 # On "meta" nothing is packed: the functions that take the weights as they are get chosen.
-                process_weights_after_loading(model, model_config, device)
+                with _no_values_compared(model_config):
+                    process_weights_after_loading(model, model_config, device)
             shared = Shared(self, model, model_config, client, key, device)
             shared.place(Weights(found))
             if _processed(device) and self.options.role != "publish":
@@ -91,6 +93,7 @@ class Loader(BaseModelLoader):
                 model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
             _refuse_layers(model, device)
             self._default.load_weights(model, model_config)
+            maybe_retie_word_embeddings(model, model_config)  # as processing does where there are values
         else:
             model = self._default.load_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
             _refuse_layers(model, device)
@@ -332,6 +335,20 @@ class Shared:
         self.place(weights)
         self.protect()
         logger.info("libshare: this engine has version %d of %r now", weights.version, self.options.name)
+
+
+@contextlib.contextmanager
+def _no_values_compared(model_config: Any) -> Iterator[None]:
+    """vLLM compares the embeddings of the output with those of the input where a checkpoint has both and its
+    configuration says that they are tied. What is one tensor is known from where it was published."""
+    before = getattr(model_config, "word_embeddings_untied_by_checkpoint", False)
+    if before:
+        model_config.word_embeddings_untied_by_checkpoint = False
+    try:
+        yield
+    finally:
+        if before:
+            model_config.word_embeddings_untied_by_checkpoint = before
 
 
 @contextlib.contextmanager

@@ -44,7 +44,8 @@ def configs(checkpoint, method=None, path="/model", **more):
     """VllmConfig and ModelConfig, as far as they are looked at. checkpoint: the weights of the "files"."""
     model = types.SimpleNamespace(
         model=path, dtype=torch.float32, quantization=None, quantization_config=None, enable_sleep_mode=False, enforce_eager=True,
-        hf_config=HfConfig(size=8), checkpoint=checkpoint, method=method or UnquantizedLinearMethod())
+        hf_config=HfConfig(size=8), checkpoint=checkpoint, method=method or UnquantizedLinearMethod(),
+        word_embeddings_untied_by_checkpoint=False)
     config = types.SimpleNamespace(
         model_config=model, device_config=types.SimpleNamespace(device=torch.device("cpu")), speculative_config=None,
         weight_transfer_config=None,
@@ -109,6 +110,8 @@ class Tiny(nn.Module):
         self.embedding = Layer("embedding", 16, 8, UnquantizedEmbeddingMethod())
         self.middle = Layer("middle", 8, 8, model_config.method)
         self.head = self.embedding  # tied
+        if model_config.word_embeddings_untied_by_checkpoint:
+            self.head = Layer("head", 16, 8, UnquantizedEmbeddingMethod())
         self.register_buffer("cache", torch.arange(8.0), persistent=False)
 
     def forward(self, tokens):
@@ -127,7 +130,13 @@ def initialize_model(vllm_config, *, prefix="", model_config=None):
     return Tiny(model_config or vllm_config.model_config)
 
 
+def maybe_retie_word_embeddings(model, model_config):
+    if model_config.word_embeddings_untied_by_checkpoint and torch.equal(model.head.weight.cpu(), model.embedding.weight.cpu()):
+        model.head.weight = model.embedding.weight
+
+
 def process_weights_after_loading(model, model_config, target_device):
+    maybe_retie_word_embeddings(model, model_config)
     for name, module in model.named_modules():
         method = getattr(module, "quant_method", None)
         if method is None:
@@ -235,6 +244,7 @@ def install(monkeypatch):
         "vllm.model_executor.model_loader.reload": {"finalize_layerwise_reload": finalize_layerwise_reload},
         "vllm.model_executor.model_loader.utils": {"initialize_model": initialize_model,
                                                    "process_weights_after_loading": process_weights_after_loading},
+        "vllm.model_executor.model_loader.weight_tying": {"maybe_retie_word_embeddings": maybe_retie_word_embeddings},
         "vllm.model_executor.utils": {"weights_already_processed": weights_already_processed},
         "vllm.utils": {},
         "vllm.utils.torch_utils": {"set_default_torch_dtype": set_default_torch_dtype},

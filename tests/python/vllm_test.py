@@ -120,9 +120,9 @@ def result(model):
         return model(torch.arange(5))
 
 
-def plain(seed=0, **more):
+def plain(seed=0, weights=None, **more):
     standin.another_process()
-    config, model_config = standin.configs(checkpoint(seed), **more)
+    config, model_config = standin.configs(weights or checkpoint(seed), **more)
     return result(standin.DefaultModelLoader(standin.LoadConfig("auto")).load_model(config, model_config))
 
 
@@ -147,6 +147,24 @@ def test_engines_have_one_copy(broker, load):
     # a buffer may be stored to
     one.cache.zero_()
     assert two.cache[7] == 7 == publisher.cache[7] and torch.equal(result(two), right)
+
+
+@needs_torch
+@pytest.mark.parametrize("processed", [False, True])
+@pytest.mark.parametrize("same", [False, True])
+def test_a_checkpoint_may_have_the_embeddings_twice(load, monkeypatch, same, processed):
+    weights = checkpoint()
+    weights["head.weight"] = weights["embedding.weight"] + (0 if same else 1)
+    how = {"word_embeddings_untied_by_checkpoint": True, "method": standin.ColumnMajor() if processed else None}
+    right = plain(weights=weights, **how)
+    if processed:
+        import libshare._vllm_loader as loader
+
+        monkeypatch.setattr(loader, "_processed", lambda device: True)
+    for model, _, model_config in (load(weights, "publish", **how), load(None, **how)):
+        assert torch.equal(result(model), right)
+        assert (model.head.weight is model.embedding.weight) == same and (processed or all(lies_in_pool(model)))
+        assert model_config.word_embeddings_untied_by_checkpoint
 
 
 @needs_torch
