@@ -315,6 +315,16 @@ def other_tiers(document, source):
             yield f"docs/platforms.md has no row '{name}' that is {tier.lower()}"
 
 
+def other_commands(texts):
+    """What is called a command of sharectl within a sentence, and is none."""
+    told = subprocess.run(["sharectl", "--help"], text=True, capture_output=True, check=True).stdout
+    known = re.findall(r"^  ([a-z][a-z-]+)  ", told, re.MULTILINE)
+    for document, text in texts.items():
+        for command in re.findall(r"`sharectl\s+([a-z][a-z-]*)", text):
+            if command not in known:
+                yield f"{document}: sharectl has no command {command}"
+
+
 NOTICED = {
     "```\nsharectl no-such-report\n```\n": "exit code",
     "Text:\n\n    sharectl pools --no-such-option\n": "exit code",
@@ -333,6 +343,10 @@ def main():
     wrong += other_tiers(*platforms)
     if len(list(other_tiers(platforms[0], platforms[1].replace("TESTED}", "NOT}")))) < 3:
         wrong.append("not noticed: another tier")
+    others = ["CHANGELOG.md", "docs/configuration.md", "docs/security.md", "docs/bridge.md", "python/libshare/vllm.py"]
+    wrong += other_commands(texts | {path: open(f"{SOURCE}/{path}").read() for path in others})
+    if not list(other_commands({"docs/other.md": "until `sharectl\ndestroy-pool`"})):
+        wrong.append("not noticed: another command")
     # and what is wrong is noticed
     for text, said in NOTICED.items():
         if not any(said in line for line in check({"docs/other.md": text})):

@@ -10,12 +10,13 @@ it. Options of the extra configuration:
     name       what the weights are called, required
     role       "attach", or "publish", which replaces the version before
     pool       the pool, "vllm"; on a GPU, each device has one, whose name ends with the device's UUID
+               (one that this makes is for this user alone: the broker's configuration has those of several)
     limit      of the pool, where this makes it ("80GiB")
     timeout    seconds to wait for somebody to publish them; 600
     socket     the broker's, else that of $SHARE_SOCKET
 
 Names and pools are persistent: they stay when the engines end. `sharectl unpublish`, and `sharectl
-destroy-pool`, end them.
+destroy`, end them.
 
 The weights of an engine are memory for reading only. What vLLM would store to it is refused.
 `collective_rpc("reload_weights")` takes the version that is published then.
