@@ -62,11 +62,14 @@ class _Carrier:
                 client.close()  # there is another one at the next try
             return None
 
-    def failed(self, why: Exception) -> None:
-        """A connection that is lost stays so: what was opened here is opened anew."""
-        pool = self._pool
-        if self._ours and pool is not None and isinstance(why, DisconnectedError):
-            self._pid = 0
+    def failed(self, pool: Pool, why: Exception) -> None:
+        """A connection that is lost stays so: what was opened here is opened anew. pool: what pool() was when it
+        failed; another thread may have opened the next one by now."""
+        with _lock:
+            lost = self._ours and pool is self._pool and isinstance(why, DisconnectedError)
+            if lost:
+                self._pid = 0
+        if lost:
             pool.client.close()
 
 
@@ -194,8 +197,9 @@ def _through(plain: torch.Tensor, array: Array | None, pool: Pool | None, kind: 
         token = array.export(mode="r" if array.readonly else "rw", uses=_pickle._uses, timeout=timeout)
     except Exception as e:
         _say(f"the pool cannot take them: {e}")
-        if _carrier is not None:
-            _carrier.failed(e)
+        # what lies in a pool already may be of another connection
+        if _carrier is not None and pool is not None and (array is None or array.client is pool.client):
+            _carrier.failed(pool, e)
         return _without_pool(plain, kind)
     count("torch", "sent in place" if lay_there else "sent by one copy")
     return _from_pool, (array.client.address, token, *kind)
@@ -219,7 +223,7 @@ def _stack(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
             out = ours.empty(pool, (len(batch), *first.shape), first.dtype)
         except Exception as e:
             _say(f"the pool cannot take them: {e}")
-            _carrier.failed(e)
+            _carrier.failed(pool, e)
         else:
             count("torch", "batches made in the pool")
             return torch.stack(batch, 0, out=out)

@@ -320,6 +320,29 @@ def test_a_pool_whose_connection_was_lost_is_opened_anew(broker, pool, context, 
     assert pipe.recv() is True
 
 
+def lose_another(address, pipe):
+    libshare.torch._torch_host.WorkerInit(address, "test")(0)
+    pipe.send(in_pool(sent()))
+    ours, other = libshare.client_of(address), libshare.connect(address, label="lost")
+    there = lt.empty(other.pool("test", create=False), N).fill_(1)
+    pipe.send("is there")
+    pipe.recv()
+    reducer = multiprocessing.reduction.ForkingPickler
+    with pytest.warns(RuntimeWarning, match="cannot take them"):
+        until(lambda: not in_pool(reducer.loads(reducer.dumps(there))))
+    pipe.send(not ours.closed and in_pool(sent()) and libshare.client_of(address) is ours)
+
+
+def test_a_connection_is_not_given_up_for_another_one_that_was_lost(broker, pool, context, start):
+    pipe, theirs = context.Pipe()
+    start(lose_another, broker.address, theirs)
+    assert pipe.recv() is True and pipe.recv() == "is there"
+    (number,) = (row["client"] for row in broker.inspect("clients") if row["label"] == "lost")
+    broker.drop(number)
+    pipe.send("go on")
+    assert pipe.recv() is True
+
+
 def learn(address, queue, count):
     lt.install(libshare.client_of(address).pool("test", create=False))
     network = torch.nn.LSTM(30, 30)
