@@ -32,6 +32,7 @@ void bench_import(const struct run *run);
 void bench_gpu_alloc(const struct run *run);
 void bench_alloc_magazine(const struct run *run);
 void bench_device_memory(const struct run *run);
+void bench_idle(const struct run *run);
 void bench_fence(const struct run *run);
 void bench_stream_free(const struct run *run);
 void bench_hand_over_gpu(const struct run *run);

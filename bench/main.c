@@ -52,6 +52,7 @@ static const struct benchmark {
     {"channel", bench_channel, "a message through a channel, against bare memory and futexes",
      true},
     {"call", bench_call, "a request to a service and its answer, against two messages", true},
+    {"idle", bench_idle, "how often who waits wakes up, and how soon a close ends a wait", true},
     {"channel-broadcast", bench_channel_broadcast, "what 1 to 16 consumers cost a producer", true},
     {"channel-churn", bench_channel_churn,
      "members that come and go while a message is held: time and memory", true},

@@ -27,7 +27,7 @@ has() # FIGURE
 
 mkdir "$scratch/tmp"
 export TMPDIR=$scratch/tmp
-share-bench --quick --json channel call channel-broadcast channel-peers \
+share-bench --quick --json channel call idle channel-broadcast channel-peers \
 	>"$scratch/out" 2>"$scratch/err" || fail "exit code $?"
 
 share-bench --quick --compare "$(command -v share-bench)" --turns 1 call >"$scratch/compared" ||
@@ -42,6 +42,9 @@ for figure in sleep sleep.together asleep asleep.together; do
 	has "channel.$figure"
 done
 has "call.sleep.together"
+for figure in wakeups close.channel close.service; do
+	grep -q "\"name\":\"idle.$figure\"" "$scratch/out" || fail "no idle.$figure"
+done
 if (($(nproc) > 1)); then
 	for figure in spin spin.words batch batch.sleep; do
 		has "channel.$figure.apart"
