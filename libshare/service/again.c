@@ -141,6 +141,9 @@ static int open_again_locked(share_service *s, share_channel *old)
 
 	if (*incoming != old)
 		return 0;
+	/* its waits have been ended, and the new one's would not be */
+	if (atomic_load(&s->given_up))
+		return wait_given_up();
 	if (!place)
 		return fail(SHARE_ESTALE,
 			    "this member of the service was left behind %d times and has messages "

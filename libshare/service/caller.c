@@ -152,8 +152,10 @@ static int receive(share_service *s, const share_pending *asked, int timeout_ms)
 	share_message m = SHARE_MESSAGE_INIT;
 	int r = channel_receive(s->replies, timeout_ms, &m);
 
-	if (r == SHARE_ESTALE)
-		r = open_again(s, asked) == 0 ? SHARE_EAGAIN : SHARE_ESTALE;
+	if (r == SHARE_ESTALE) {
+		r = open_again(s, asked);
+		r = r == 0 ? SHARE_EAGAIN : r == SHARE_ECANCELED ? r : SHARE_ESTALE;
+	}
 	if (r == 0) {
 		deliver(s, &m, asked);
 		return 1;
@@ -478,7 +480,12 @@ static int finish_pending(share_pending *p, int timeout_ms, void *stream, share_
 		r = take_from_program(p, &taken);
 	if (r != 0)
 		return r;
-	r = finish_call(taken, timeout_ms, stream, out, &stays);
+	/* of a host stream it says so, too, that this call is about it */
+	r = stream_check(taken->client, NULL, stream);
+	if (r == 0)
+		r = finish_call(taken, timeout_ms, stream, out, &stays);
+	else
+		stays = true;
 	if (stays) {
 		tell_again(taken);
 		stays = keep_call(taken) == 0;

@@ -128,6 +128,9 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 
 	if (r == 0)
 		r = service_resolve_as(&s, SHARE_WORKER);
+	/* of a host stream it says so, too, that this call is about it */
+	if (r == 0)
+		r = stream_check(s->client, NULL, stream);
 	if (r != 0)
 		return r;
 	r = receive(s, timeout_ms, stream, &m);

@@ -2,6 +2,7 @@
 
 /* Handles that were given up, of services and their calls; and requests that were answered. */
 
+#include "libshare/service/inside.h"
 #include "tests/support/service_work.h"
 
 TestSuite(handle_service, .init = service_start, .fini = service_stop, .timeout = 120);
@@ -77,4 +78,36 @@ Test(handle_service, a_request_is_answered_once)
 		if (b)
 			check_ok(share_release(b, NULL));
 	}
+}
+
+/* Nobody looks at it then, and it is not taken for a stream of a GPU. */
+Test(handle_service, a_host_stream_that_was_given_up_is_refused)
+{
+	share_pending *p = ask_for(caller, 1);
+	share_message m = SHARE_MESSAGE_INIT;
+	share_host_stream *asks, *works;
+
+	check_ok(share_host_stream_create(asking, &asks));
+	check_ok(share_host_stream_create(working, &works));
+	share_host_stream_destroy(asks);
+	share_host_stream_destroy(works);
+	check_given_up(share_next_request(worker, 0, works, &m));
+	m = next_of(worker, 1);
+	check_ok(answer(&m));
+	check_given_up(share_call_finish(p, FOREVER, asks, &m));
+	expect_answer(p, 1);
+}
+
+/* Another thread has learned that the channel was left behind, and has not opened it again when the
+ * service is given up: nobody would end the waits for what comes through a new one. */
+Test(handle_service, a_service_that_was_given_up_opens_no_channel_again)
+{
+	HAZARDS;
+	share_service *s = handle_object(worker);
+	share_channel *requests = s->requests;
+
+	check(hazard_set(s));
+	share_service_close(worker);
+	check_error(service_open_again(s, requests), SHARE_ECANCELED);
+	check(s->requests == requests);
 }
