@@ -317,7 +317,7 @@ def other_tiers(document, source):
 
 def other_commands(texts):
     """What is called a command of sharectl within a sentence, and is none."""
-    told = subprocess.run(["sharectl", "--help"], text=True, capture_output=True, check=True).stdout
+    told = subprocess.run([f"{BIN}/sharectl", "--help"], text=True, capture_output=True, check=True).stdout
     known = re.findall(r"^  ([a-z][a-z-]+)  ", told, re.MULTILINE)
     for document, text in texts.items():
         for command in re.findall(r"`sharectl\s+([a-z][a-z-]*)", text):
