@@ -295,6 +295,21 @@ void closing_start_other(struct closing *closing, int fd)
 	look_for_threads(c);
 }
 
+bool closer_is_behind(struct closer *c, uid_t uid, size_t most)
+{
+	const struct closing *closing;
+	size_t n = 0;
+
+	pthread_mutex_lock(&c->lock);
+	STAILQ_FOREACH (closing, &c->queue, link) {
+		n += closing->uid == uid;
+		if (n > most)
+			break;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return n > most;
+}
+
 size_t closer_waiting(struct closer *c)
 {
 	size_t n;

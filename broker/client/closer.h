@@ -2,6 +2,7 @@
 #ifndef BROKER_CLIENT_CLOSER_H
 #define BROKER_CLIENT_CLOSER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -31,7 +32,9 @@ void closing_start(struct closing *closing, int fd);
 /* The same of a descriptor of whatever it is, that came from the user for whom @closing is. */
 void closing_start_other(struct closing *closing, int fd);
 
-/* Sockets that are not closed yet. */
+/* What is not closed yet. */
 size_t closer_waiting(struct closer *c);
+/* Whether more than @most of them came from this user. */
+bool closer_is_behind(struct closer *c, uid_t uid, size_t most);
 
 #endif

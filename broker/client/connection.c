@@ -33,11 +33,13 @@
 
 #define PACKETS_A_TURN   16 /* that are not answered, before others get theirs */
 #define PACKETS_AT_DEATH 1024
+#define BROUGHT_MAX      64 /* of a user, that are to be closed before it may bring more */
 
 enum read_result {
 	READ_NOTHING, /* nothing more is there, or the connection has ended */
 	READ_MORE,    /* there may be more */
 	READ_ANSWERED,
+	READ_LATER, /* it is there, and is not taken now */
 };
 
 /* What came with a request. How long it takes to close that is up to what it is of, and up to who
@@ -67,8 +69,19 @@ static bool is_file_in_memory(int fd)
 	return fcntl(fd, F_GET_SEALS) >= 0;
 }
 
-/* The descriptors of the next packet. 0; -EPROTO when it has some that no request has, and the
- * packet stays in the socket, which ends. */
+/* Others need descriptors of the broker as well, and the listener waits when too many are being
+ * closed. */
+static bool has_brought_too_many(const struct connection *c)
+{
+	const struct clients *clients = c->broker->clients;
+	size_t most = clients->max_closing / 4;
+
+	return closer_is_behind(clients->closer, c->client->peer.uid,
+				most < BROUGHT_MAX ? most : BROUGHT_MAX);
+}
+
+/* The descriptors of the next packet. 0; -EBUSY: not before others that this user has brought are
+ * closed; -EPROTO when it has some that no request has. Then the packet stays in the socket. */
 static int take_brought(struct connection *c, struct brought *all)
 {
 	int r = c->closing ? packet_peek_fds(c->socket) : 0;
@@ -77,6 +90,8 @@ static int take_brought(struct connection *c, struct brought *all)
 		return r;
 	if (!c->client->brings)
 		return -EPROTO;
+	if (has_brought_too_many(c))
+		return -EBUSY;
 	for (size_t i = 0; i < PACKET_OWN_FDS; i++) {
 		all->closing[i] = closing_new_for(c->broker->clients->closer, c->client->peer.uid);
 		if (!all->closing[i])
@@ -103,6 +118,8 @@ static enum read_result read_one(struct connection *c)
 	memset(brought.closing, 0, sizeof(brought.closing));
 
 	r = take_brought(c, &brought);
+	if (r == -EBUSY)
+		return READ_LATER;
 	if (r == -EPROTO) {
 		close_brought(&brought);
 		client_hang_up(client, SHARE_EPROTO, wire_error_text(WIRE_E_FDS));
@@ -152,9 +169,14 @@ static void on_turn(struct turn *turn, uint32_t events)
 	/* After an answer there is rarely more: asking would cost a system call on the way of every
 	 * request. If there is, the loop comes back at once. Every packet may end the connection,
 	 * and with it @c. */
-	for (int i = 0; i < PACKETS_A_TURN; i++)
-		if (read_one(c) != READ_MORE || c->waits)
+	for (int i = 0; i < PACKETS_A_TURN; i++) {
+		enum read_result result = read_one(c);
+
+		if (result == READ_LATER)
+			connection_pause(c);
+		if (result != READ_MORE || c->waits)
 			break;
+	}
 }
 
 void connection_drain(struct connection *c)
@@ -162,7 +184,7 @@ void connection_drain(struct connection *c)
 	enum read_result result = READ_MORE;
 
 	/* a socket holds a few hundred messages; if there are more, somebody else has the socket */
-	for (int i = 0; i < PACKETS_AT_DEATH && result != READ_NOTHING; i++)
+	for (int i = 0; i < PACKETS_AT_DEATH && result != READ_NOTHING && result != READ_LATER; i++)
 		result = read_one(c);
 }
 

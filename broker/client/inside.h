@@ -79,6 +79,8 @@ void connection_drop_queue(struct connection *c);
 /* sending.c */
 /* What the socket takes now of what waits to go out. */
 void connection_flush(struct connection *c);
+/* Nothing is read for a moment. */
+void connection_pause(struct connection *c);
 void connection_on_retry(evutil_socket_t fd, short what, void *data);
 /* The peer has received all descriptors; or nobody counts them any more. */
 void connection_received_all(struct connection *c);

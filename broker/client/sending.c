@@ -232,6 +232,12 @@ void connection_flush(struct connection *c)
 	}
 }
 
+void connection_pause(struct connection *c)
+{
+	if (wait_to_send(c, true) < 0)
+		client_lose(c->client, -ENOMEM);
+}
+
 /* It counts now. */
 static void send_news(struct connection *c, struct queued *q)
 {
