@@ -34,6 +34,20 @@ struct adopted {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, adopted) all = LIST_HEAD_INITIALIZER(all);
 
+/* In a forked child nobody holds the lock, whatever it looks like; and what its parent has adopted
+ * is no buffer of the child's. So a child maps such a buffer as any other process does, whatever
+ * has become of the mapping that it has inherited. */
+static void start_anew(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	LIST_INIT(&all);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, start_anew);
+}
+
 static bool overlaps(const struct adopted *a, const char *address, uint64_t size)
 {
 	return address < a->address + a->size && a->address < address + size;

@@ -153,6 +153,46 @@ Test(adopt, memory_that_is_there_becomes_a_buffer_without_a_copy)
 	unmap(&f);
 }
 
+/* Which has no more of its parent's mappings. */
+static void has_unmapped_it(struct child *self, void *data)
+{
+	const struct file *f = data;
+	share_buffer *b, *again;
+	struct file g;
+	share_client *c;
+	share_pool *p;
+
+	(void)self;
+	munmap(f->at, f->size);
+	c = child_connect("other");
+	check_ok(share_lookup(c, "data", SHARE_RDWR, 0, NULL, &b));
+	expect_bytes(share_ptr(b), 0x11, share_size(b));
+	check_ok(share_pool_open(c, "adopted", &p));
+	/* what is there now is no buffer yet */
+	g = sealed_file(f->size);
+	check(mmap(f->at, f->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, g.fd, 0) ==
+	      f->at);
+	check_ok(share_adopt(p, f->at, f->size, NULL, &again));
+	check(share_ptr(again) == f->at);
+	check_ok(share_release(again, NULL));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+Test(adopt, a_forked_child_maps_what_its_parent_has_adopted)
+{
+	struct file f = sealed_file(SIZE);
+	share_buffer *b = adopted(&f, 0, SIZE);
+
+	memset(f.at, 0x11, SIZE);
+	check_ok(share_publish(b, "data", NULL));
+	child_finish(child_start(has_unmapped_it, &f));
+	check_ok(share_unpublish(client, "data"));
+	check_ok(share_release(b, NULL));
+	unmap(&f);
+}
+
 Test(adopt, a_buffer_begins_and_ends_at_any_byte)
 {
 	static const size_t ranges[][2] = {{0, 1},        {1, 1},        {PAGE - 1, 2},
