@@ -608,9 +608,15 @@ static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_
  *
  * share_ptr() of the buffer is `memory`. The program stays the owner: it goes on using its mapping
  * as before, orders its own work on it, and unmaps it when it likes, but not before the buffer is
- * released. share_reclaim() tells when nobody else has the buffer. What the broker has of the file
- * keeps the memory: so it outlives the mapping, the owner and the file's name for as long as
- * anybody has the buffer, and a name that was published to stay leads to it after that.
+ * released. This process has the buffer there whatever it gets it by, so it must not look it up
+ * again after that. share_reclaim() tells when nobody else has the buffer. What the broker has of
+ * the file keeps the memory: so it outlives the mapping, the owner and the file's name for as long
+ * as anybody has the buffer, and a name that was published to stay leads to it after that.
+ *
+ * Who gets the buffer gets a descriptor of the file, and can read all of it, whatever part was
+ * adopted: nothing that others must not see belongs into that file. The descriptors are opened and
+ * closed again in this process, which loses the record locks (fcntl(2), `F_SETLK`) that it has on
+ * the file.
  *
  * A file that its owner may make smaller could have readers die of SIGBUS. So one that has not the
  * seal F_SEAL_SHRINK (fcntl(2); files on a tmpfs never have it) is for processes of the same user:

@@ -160,6 +160,27 @@ static int copy_open(const struct file *file)
 	return found;
 }
 
+static int open_copy(int fd, int mode)
+{
+	char path[sizeof("/proc/self/fd/") + 12];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, mode | O_CLOEXEC);
+}
+
+/* Others are to have one of their own: with a copy they would have the program's place in the file
+ * as well, and its locks (flock(2)) would last as long as the buffer. Where the file's permissions
+ * do not allow that, it is a copy all the same. Takes @fd. */
+static int make_own(int fd)
+{
+	int own = open_copy(fd, O_RDWR);
+
+	if (own < 0)
+		return fd;
+	fd_close(fd);
+	return own;
+}
+
 static int open_again(const struct file *file)
 {
 	int fd = file->path[0] == '/' ? open(file->path, O_RDWR | O_CLOEXEC | O_NONBLOCK) : -1;
@@ -171,8 +192,7 @@ static int find_descriptor(const struct file *file, int *out, struct failure *fa
 {
 	int fd = copy_open(file);
 
-	if (fd < 0)
-		fd = open_again(file);
+	fd = fd < 0 ? open_again(file) : make_own(fd);
 	if (fd < 0)
 		return failure_set(failure, SHARE_EINVAL,
 				   "this process has no descriptor of that memory ('%s') that is "
@@ -185,10 +205,7 @@ static int find_descriptor(const struct file *file, int *out, struct failure *fa
 
 static int open_readonly(int fd, int *out, struct failure *failure)
 {
-	char path[sizeof("/proc/self/fd/") + 12];
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	*out = open(path, O_RDONLY | O_CLOEXEC);
+	*out = open_copy(fd, O_RDONLY);
 	return *out < 0 ? failure_system(failure, "opening the memory's file for reading", errno)
 			: 0;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -245,6 +246,31 @@ Test(adopt, a_file_on_a_tmpfs_is_found_by_its_descriptor_or_its_name)
 	check_error(share_adopt(pool, f.at, SIZE, NULL, &b), SHARE_EINVAL);
 	check_detail("descriptor");
 	munmap(f.at, SIZE);
+}
+
+/* flock(2) locks what open() has returned, until the last copy of that is closed and the
+ * last mapping is gone. */
+Test(adopt, a_lock_of_the_owners_ends_with_its_descriptor)
+{
+	share_publish_options o = SHARE_PUBLISH_OPTIONS_INIT;
+	struct file f;
+	share_buffer *b;
+	char name[64];
+	int again;
+
+	snprintf(name, sizeof(name), "/share-adopt-%d", (int)getpid());
+	f = mapped(shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600), SIZE, PROT_READ | PROT_WRITE);
+	check_eq(flock(f.fd, LOCK_EX), 0);
+	b = adopted(&f, 0, SIZE);
+	o.flags = SHARE_PUBLISH_PERSISTENT;
+	check_ok(share_publish_with(b, "stays", &o, NULL, NULL));
+	check_ok(share_release(b, NULL));
+	unmap(&f);
+	again = shm_open(name, O_RDWR, 0);
+	check_eq(shm_unlink(name), 0);
+	check_eq(flock(again, LOCK_EX | LOCK_NB), 0);
+	close(again);
+	check_ok(share_unpublish(client, "stays"));
 }
 
 Test(adopt, nobody_needs_the_mapping_and_the_descriptor_of_the_owner)
