@@ -143,6 +143,7 @@ static struct handle *take_worn_locked(struct room *room)
 
 	room->worn = h->next;
 	room->n_worn--;
+	atomic_fetch_or_explicit(&h->word, UINT64_C(1) << 32, memory_order_relaxed);
 	return h;
 }
 
@@ -175,14 +176,18 @@ void *handle_new(enum handle_kind kind, size_t size)
 
 void handle_free(void *object)
 {
-	struct handle *h = object;
-	struct room *room;
-	bool worn;
-
-	if (!h)
+	if (!object)
 		return;
-	worn = handle_is_worn(h);
-	handle_end(h);
+	handle_end(object);
+	handle_free_ended(object);
+}
+
+void handle_free_ended(void *object)
+{
+	struct handle *h = object;
+	bool worn = handle_of(h) == h; /* in no generation */
+	struct room *room;
+
 	room = &rooms[atomic_load_explicit(&h->word, memory_order_relaxed) >> 40];
 	set_poison(h, room->slot, true);
 	pthread_mutex_lock(&lock);

@@ -58,6 +58,8 @@ struct handle {
 void *handle_new(enum handle_kind kind, size_t size);
 /* Whoever has a handle of it still has none now. NULL is fine. */
 void handle_free(void *object);
+/* The same after handle_end(), of an object that nobody may find while hazards are looked at. */
+void handle_free_ended(void *object);
 
 /* Whether @pointer, whatever it may be, is a handle of this kind, now or in former times. */
 bool handle_was_given(const void *pointer, enum handle_kind kind);
@@ -128,14 +130,6 @@ static inline bool handle_exists(const void *handle, enum handle_kind kind)
 
 	return h && (atomic_load_explicit(&h->word, memory_order_relaxed) &
 		     ~(uint64_t)UINT32_MAX) == handle_tag(handle, kind);
-}
-
-/* The program has a reference to this object, which may be another one's by now. */
-static inline bool handle_is_given(const void *object)
-{
-	const struct handle *h = object;
-
-	return (uint32_t)atomic_load_explicit(&h->word, memory_order_relaxed) > 0;
 }
 
 /* handle_find(), and one reference less. Of several threads that give the last one up, one gets the
@@ -228,13 +222,26 @@ static inline void handle_keep_lent(void *object)
 	atomic_fetch_add_explicit(&h->word, HANDLE_LENT + 1, memory_order_relaxed);
 }
 
-/* Whoever has handles of it still has none now. */
+/* The next generation is the first again, which the program may have of old: then it is time for
+ * another slot. */
+static inline bool handle_is_worn(const void *object)
+{
+	const struct handle *h = object;
+
+	return (atomic_load_explicit(&h->word, memory_order_relaxed) >> 32 &
+		(HANDLE_ALIGNMENT - 1)) == HANDLE_GENERATIONS;
+}
+
+/* Whoever has handles of it still has none now. After the last generation it is in none, so that
+ * the first handle is not that of what lies there unused. */
 static inline void handle_end(void *object)
 {
 	struct handle *h = object;
 	uint64_t word = atomic_load_explicit(&h->word, memory_order_relaxed);
 
-	atomic_store_explicit(&h->word, handle_next_tag(word), memory_order_relaxed);
+	atomic_store_explicit(&h->word,
+			      handle_is_worn(h) ? word >> 40 << 40 : handle_next_tag(word),
+			      memory_order_relaxed);
 }
 
 /* As handle_give_anew(), but for one reference more where the program has it already. */
@@ -247,16 +254,6 @@ static inline void *handle_give_again(void *object)
 		next = (uint32_t)word ? word + 1 : handle_next_tag(word) | 1;
 	while (!handle_exchange(h, &word, next));
 	return (char *)object + (next >> 32 & (HANDLE_ALIGNMENT - 1));
-}
-
-/* The next generation is the first again, which the program may have of old: then it is time for
- * another slot. */
-static inline bool handle_is_worn(const void *object)
-{
-	const struct handle *h = object;
-
-	return (atomic_load_explicit(&h->word, memory_order_relaxed) >> 32 &
-		(HANDLE_ALIGNMENT - 1)) == HANDLE_GENERATIONS;
 }
 
 #endif

@@ -287,15 +287,15 @@ static void put_call(share_pending *p)
 	answer = p->answer;
 	p->answer.channel = NULL;
 	s->free[s->n_free++] = (uint16_t)p->index;
-	if (handle_is_worn(p)) {
-		s->calls[p->index] = NULL;
-		worn = true;
-	} else {
+	if (!atomic_load(&s->given_up)) { /* else its handle has ended */
+		worn = handle_is_worn(p);
 		handle_end(p);
 	}
+	if (worn)
+		s->calls[p->index] = NULL;
 	pthread_mutex_unlock(&s->lock);
 	if (worn)
-		hazard_end(p, handle_free);
+		hazard_end(p, handle_free_ended);
 	if (answer.channel)
 		channel_ack_unused(&answer);
 }
@@ -519,7 +519,8 @@ void share_call_cancel(share_pending *p)
 	if (!call || !hazard_set(call) || !handle_exists(p, HANDLE_PENDING))
 		return;
 	s = call->service;
-	if (!hazard_set(s) || !handle_is_given(s) || client_is_forked(s->client))
+	/* a service that is given up ends the handles of its calls first: it has this one still */
+	if (!hazard_set(s) || !handle_exists(p, HANDLE_PENDING) || client_is_forked(s->client))
 		return;
 	pthread_mutex_lock(&s->lock);
 	taken = handle_take(p, HANDLE_PENDING) != NULL;

@@ -164,7 +164,7 @@ static void service_end(void *service)
 	fd_close(s->others);
 	for (size_t i = 0; i < CALLS_MAX; i++)
 		if (s->calls[i])
-			hazard_end(s->calls[i], handle_free);
+			hazard_end(s->calls[i], handle_free_ended);
 	pthread_mutex_destroy(&s->lock);
 	client_unref(s->client);
 	handle_free(s);
@@ -178,7 +178,7 @@ static void give_up(share_service *s)
 	atomic_store(&s->given_up, true);
 	for (size_t i = 0; i < CALLS_MAX; i++)
 		if (s->calls[i])
-			handle_take(handle_of(s->calls[i]), HANDLE_PENDING);
+			handle_end(s->calls[i]);
 	for (size_t i = 0; i < BEFORE_MAX; i++)
 		if (s->before[i])
 			channel_drop_owner(s->before[i]);

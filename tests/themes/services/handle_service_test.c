@@ -98,6 +98,33 @@ Test(handle_service, a_host_stream_that_was_given_up_is_refused)
 	expect_answer(p, 1);
 }
 
+/* Another thread has said that it is about a call, and is about to look whether that is one still:
+ * so it is none any more before anybody looks who says so, and not only when its memory is free. */
+Test(handle_service, a_call_that_is_over_is_found_by_nobody_while_it_waits_for_others)
+{
+	HAZARDS;
+	share_service *s = open_service(asking, SHARE_CALLER), *next;
+	share_pending *p = ask_for(s, 1);
+
+	/* the last one of its slot */
+	while (!handle_is_worn(handle_object(p))) {
+		share_call_cancel(p);
+		expect_no_request();
+		p = ask_for(s, 1);
+	}
+	check(hazard_set(handle_object(p)));
+	share_call_cancel(p);
+	check(!handle_exists(p, HANDLE_PENDING));
+	p = ask_for(s, 2);
+	check(hazard_set(handle_object(p)));
+	share_service_close(s);
+	check(!handle_exists(p, HANDLE_PENDING));
+	/* perhaps where the other one was */
+	next = open_service(asking, SHARE_CALLER);
+	share_call_cancel(p);
+	share_service_close(next);
+}
+
 /* Another thread has learned that the channel was left behind, and has not opened it again when the
  * service is given up: nobody would end the waits for what comes through a new one. */
 Test(handle_service, a_service_that_was_given_up_opens_no_channel_again)
