@@ -253,12 +253,12 @@ int main(int argc, char **argv)
 	unsigned ran = 0;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (a.run.quick && !getenv("SHARE_BENCH_PROGRAM")) /* --compare says it once */
+		fprintf(stderr, "share-bench: --quick: these figures are rough\n");
 	if (a.other) {
 		compare_chosen(&a);
 		return 0;
 	}
-	if (a.run.quick)
-		fprintf(stderr, "share-bench: --quick: these figures are rough\n");
 	figures_start(a.json);
 	for (size_t i = 0; i < N_BENCHMARKS; i++) {
 		int code = a.chosen[i] ? run_benchmark(&benchmarks[i], &a.run) : NOTHING_RAN;
