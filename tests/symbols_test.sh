@@ -95,6 +95,13 @@ if ! nm -D --defined-only "$library" | grep ' u share_first_copy@@LIBSHARE_PRIVA
 	echo "share_first_copy is not one in a process (STB_GNU_UNIQUE)"
 	failed=1
 fi
+# What it has for a thread would need a place that is scarce once a program runs: "cannot allocate memory in
+# static TLS block" is what a plug-in or an interpreter hears then.
+if readelf -d "$library" | grep STATIC_TLS >/dev/null; then
+	echo "$library cannot be loaded late beside others: a variable of a thread is at a fixed distance (initial-exec)"
+	exit 1
+fi
+
 others=$(nm -D --defined-only "$library" | grep -vE ' A |@@LIBSHARE_(0\.1|PRIVATE)$' || true)
 if [[ -n $others ]]; then
 	echo "let out without a version of ours: $others"

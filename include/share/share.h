@@ -651,6 +651,9 @@ static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_
  * @endcode
  */
 static inline int share_adopt(share_pool *p, void *memory, uint64_t size, void *stream,
+			      share_buffer **out);
+
+static inline int share_adopt(share_pool *p, void *memory, uint64_t size, void *stream,
 			      share_buffer **out)
 {
 	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;

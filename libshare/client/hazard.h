@@ -34,10 +34,11 @@ struct hazards {
 };
 _Static_assert(sizeof(void *) * (HAZARDS_AT_ONCE + 1) == HAZARDS_ALIGNED, "");
 
-/* The first free place of the calling thread. It is one word, so that it can be near to each thread
- * in a library that a program loads late, too. */
-extern _Thread_local _Atomic(void *) *hazards_top
-    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+/* The first free place of the calling thread. It is found as any other variable of a thread, and
+ * not at a fixed distance (tls_model("initial-exec")): for that, all that the library has for a
+ * thread would need a place that is scarce where a program loads it late, beside others that want
+ * it. */
+extern _Thread_local _Atomic(void *) *hazards_top __attribute__((visibility("hidden")));
 /* Objects that were given up and have not ended; and a bit, if the kernel has no such barrier, so
  * that each call has some of its own. */
 #define HAZARDS_FENCE 0x80000000u

@@ -39,7 +39,7 @@ static uint32_t remembered(share_channel *p)
 	const struct channel_owner *owner;
 	uint32_t n = 0;
 
-	check_ok(channel_resolve_as(&p, SHARE_PRODUCER));
+	p = channel_of(p);
 	LIST_FOREACH (owner, &sender_lock(p)->owners, link)
 		n += owner->gone;
 	channel_unlock(p);

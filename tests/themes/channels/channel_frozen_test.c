@@ -95,7 +95,7 @@ Test(channel_frozen, who_comes_after_a_question_that_was_given_up_gets_what_is_s
 	broker_thaw();
 	o.send_timeout_ms = 50;
 	hurried = inside = open_channel(client, SHARE_PRODUCER, &o);
-	check_ok(channel_resolve(&inside));
+	inside = channel_of(inside);
 	background_stop(inside); /* which would ask, and wait, by itself */
 	another = open_channel(client, SHARE_PRODUCER, &o);
 	broker_freeze();

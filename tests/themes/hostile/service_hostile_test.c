@@ -20,7 +20,7 @@ static void start(void)
 
 	service_start();
 	c = stranger = connect_as("stranger");
-	check_ok(client_resolve(&c));
+	c = client_of(c);
 	check_ok(channel_open(c, "sums", SHARE_PRODUCER, CHANNEL_QUEUE, NULL, &inside));
 	requests = handle_give(inside);
 }
