@@ -24,9 +24,10 @@ static atomic_uint handlers; /* of signals, between hazards_stop() and hazards_g
 static pthread_key_t of_thread;
 static bool has_key;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over the rest */
-static struct handle *limbo;
-static void (*ends[HANDLE_KINDS])(void *object);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct handle *limbo; /* with the lock */
+/* The same for all of a kind, so that whoever writes it writes what is there. */
+static _Atomic(void (*)(void *object)) ends[HANDLE_KINDS];
 
 static int barrier(int what)
 {
@@ -190,7 +191,7 @@ void hazards_end_limbo(void)
 	for (; h; h = next) {
 		next = h->next;
 		h->next = NULL;
-		ends[kind_of(h)](h);
+		atomic_load_explicit(&ends[kind_of(h)], memory_order_relaxed)(h);
 	}
 }
 
@@ -208,7 +209,7 @@ void hazard_end(void *object, void (*end)(void *object))
 		return;
 	}
 	pthread_mutex_lock(&lock);
-	ends[kind_of(h)] = end;
+	atomic_store_explicit(&ends[kind_of(h)], end, memory_order_relaxed);
 	h->next = limbo;
 	limbo = h;
 	pthread_mutex_unlock(&lock);
