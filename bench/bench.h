@@ -29,6 +29,7 @@ void bench_handoff(const struct run *run);
 void bench_scale(const struct run *run);
 void bench_fairness(const struct run *run);
 void bench_import(const struct run *run);
+void bench_adopt(const struct run *run);
 void bench_gpu_alloc(const struct run *run);
 void bench_alloc_magazine(const struct run *run);
 void bench_device_memory(const struct run *run);

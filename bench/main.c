@@ -39,6 +39,8 @@ static const struct benchmark {
     {"fairness", bench_fairness, "a quiet user beside others that flood the broker; needs root",
      false},
     {"import", bench_import, "the first and later look-ups of a segment, by kind and size", false},
+    {"adopt", bench_adopt, "data that a program has already to another process, against a copy",
+     true},
     {"alloc-magazine", bench_alloc_magazine,
      "allocating what the process keeps, against malloc and the driver", true},
     {"gpu-alloc", bench_gpu_alloc, "allocating GPU memory, against the driver in one process",

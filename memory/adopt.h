@@ -31,12 +31,15 @@ int memory_adopted_find(const void *address, uint64_t size, struct memory_segmen
 /* A range of this process's memory that it has given others. */
 struct adopted;
 
-/* It does so now. The caller has a reference. SHARE_EEXIST: it has given a part of it already. */
-int memory_adopted_begin(void *address, uint64_t size, struct adopted **out,
+/* It does so now; @found is what was found there. The caller has a reference. SHARE_EEXIST: it has
+ * given a part of it already, there or where the same file is mapped once more. */
+int memory_adopted_begin(void *address, const struct memory_segment *found, struct adopted **out,
 			 struct failure *failure);
 /* Segments of this identity are that range: who imports one in this process gets no mapping of its
  * own, and has a reference as long as it is not unmapped. */
 void memory_adopted_identify(struct adopted *a, const struct memory_recipe *recipe);
+/* The last reference that is given up calls it, with no lock held; but not in a forked child. */
+void memory_adopted_tell(struct adopted *a, void (*done)(void *data), void *data);
 void memory_adopted_unref(struct adopted *a); /* NULL is fine */
 
 #endif

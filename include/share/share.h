@@ -564,6 +564,13 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  */
 static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out);
 
+/**
+ * The type of share_alloc_options.done, which is told that nobody has the memory any more.
+ *
+ * @param data  share_alloc_options.data
+ */
+typedef void (*share_memory_callback)(void *data);
+
 /** How to allocate. Set it to SHARE_ALLOC_OPTIONS_INIT. */
 typedef struct share_alloc_options {
 	size_t size;
@@ -578,14 +585,24 @@ typedef struct share_alloc_options {
 	int32_t timeout_ms;
 	uint32_t reserved; /**< 0, else SHARE_EINVAL */
 	void *memory;      /**< what becomes a buffer: see share_adopt(); NULL: new memory */
+	/** Only with `memory`, else SHARE_EINVAL: called with `data` once the buffer was made and
+	 * nobody has it any more, in whatever process, or this connection has ended; from then on
+	 * the program may unmap, free or use the memory again as it likes. It is called in a thread
+	 * that is in a function of this library, which it must not call. A process that calls none
+	 * for a while is told later; one that forked is told in the parent only. NULL: nobody is
+	 * told. */
+	share_memory_callback done;
+	void *data; /**< for `done` */
 } share_alloc_options;
-#define SHARE_ALLOC_OPTIONS_INIT                            \
-	{                                                   \
-		sizeof(share_alloc_options), 0, -1, 0, NULL \
+#define SHARE_ALLOC_OPTIONS_INIT                                        \
+	{                                                               \
+		sizeof(share_alloc_options), 0, -1, 0, NULL, NULL, NULL \
 	}
 
 /**
- * share_alloc() with options. With `memory` it answers the errors of share_adopt().
+ * share_alloc() with options. With `memory` it answers the errors of share_adopt(), and
+ * SHARE_EINVAL also where `alignment` or `timeout_ms` say something: that memory lies where it
+ * lies, and nothing is waited for.
  *
  * @copydetails share_alloc()
  * @param options  NULL: the defaults
@@ -607,11 +624,12 @@ static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_
  * its name; nothing of it is needed afterwards.
  *
  * share_ptr() of the buffer is `memory`. The program stays the owner: it goes on using its mapping
- * as before, orders its own work on it, and unmaps it when it likes, but not before the buffer is
- * released. This process has the buffer there whatever it gets it by, so it must not look it up
- * again after that. share_reclaim() tells when nobody else has the buffer. What the broker has of
- * the file keeps the memory: so it outlives the mapping, the owner and the file's name for as long
- * as anybody has the buffer, and a name that was published to stay leads to it after that.
+ * as before, and orders its own work on it. It may unmap the memory once no reference of this
+ * process is left and nobody here looks the buffer up again, as this process has it there whatever
+ * it gets it by; share_alloc_options.done says when nobody has it any more, and share_reclaim()
+ * tells when nobody else has. What the broker has of the file keeps the memory: so it outlives the
+ * mapping, the owner and the file's name for as long as anybody has the buffer, and a name that was
+ * published to stay leads to it after that.
  *
  * Who gets the buffer gets a descriptor of the file, and can read all of it, whatever part was
  * adopted: nothing that others must not see belongs into that file. The descriptors are opened and
@@ -632,7 +650,8 @@ static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_
  * @retval SHARE_EINVAL   it is no such memory: not mapped, or not all of it; this process's own
  *                        (malloc(), MAP_PRIVATE, MAP_ANONYMOUS); mapped read-only; of another file
  *                        system; sealed against writing; or without a descriptor
- * @retval SHARE_EEXIST   it, or a part of it, is a buffer already
+ * @retval SHARE_EEXIST   this process has made a buffer of it, or of a part of it, already: there,
+ * or where it has mapped the same file once more
  * @retval SHARE_ENOTSUP  the pool is of another kind; the memory consists of huge pages; or the
  *                        broker is too old
  * @retval SHARE_ENOMEM   the pool has no room for so much

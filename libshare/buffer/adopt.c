@@ -40,18 +40,19 @@ static int ask(share_pool *p, const struct memory_segment *memory, struct reply 
 
 /* What was released a moment ago may be a buffer only until the broker's word of its end is read.
  */
-static int begin(share_pool *p, void *memory, uint64_t size, struct adopted **out)
+static int begin(share_pool *p, void *memory, const struct memory_segment *found,
+		 struct adopted **out)
 {
 	struct wire_message ping = {.type = WIRE_PING};
 	struct failure failure;
-	int r = memory_adopted_begin(memory, size, out, &failure);
+	int r = memory_adopted_begin(memory, found, out, &failure);
 
 	if (r == SHARE_EEXIST) {
 		r = rpc(p->client, &ping, NULL);
 		if (r != 0)
 			return r;
 		rpc_do_chores(p->client);
-		r = memory_adopted_begin(memory, size, out, &failure);
+		r = memory_adopted_begin(memory, found, out, &failure);
 	}
 	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }
@@ -70,21 +71,28 @@ static int adopt(share_pool *p, const struct memory_segment *memory, struct adop
 	return buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
 }
 
-int buffer_adopt(share_pool *p, void *memory, uint64_t size, void *stream, share_buffer **out)
+int buffer_adopt(share_pool *p, uint64_t size, const share_alloc_options *o, void *stream,
+		 share_buffer **out)
 {
 	struct memory_segment found;
 	struct adopted *own = NULL;
 	struct failure failure;
 	int r;
 
+	if (o->alignment != 0 || o->timeout_ms != -1)
+		return fail(SHARE_EINVAL,
+			    "memory that is there already has an alignment, and is "
+			    "not waited for");
 	if (p->client->version < WIRE_VERSION_ADOPT)
 		return fail(SHARE_ENOTSUP, "the broker is too old to adopt memory");
-	r = memory_adopted_find(memory, size, &found, &failure);
+	r = memory_adopted_find(o->memory, size, &found, &failure);
 	if (r != 0)
 		return fail(r, "%s", failure.text);
-	r = begin(p, memory, size, &own);
+	r = begin(p, o->memory, &found, &own);
 	if (r == 0)
 		r = adopt(p, &found, own, stream, out);
+	if (r == 0)
+		memory_adopted_tell(own, o->done, o->data);
 	memory_adopted_unref(own); /* the mapping of the segment has its own */
 	fd_close(found.fd);
 	fd_close(found.fd_readonly);

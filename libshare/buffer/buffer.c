@@ -160,12 +160,14 @@ static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t s
 		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
 	if (r == 0 && options && o.reserved)
 		r = fail(SHARE_EINVAL, "the member reserved is not 0");
+	if (r == 0 && options && o.done && !o.memory)
+		r = fail(SHARE_EINVAL, "there is no memory of which done() could tell");
 	if (r == 0 && stream)
 		r = stream_check(p->client, p->kind, stream);
 	if (r != 0)
 		return r;
 	if (options && o.memory) {
-		r = buffer_adopt(p, o.memory, size, stream, &b);
+		r = buffer_adopt(p, size, &o, stream, &b);
 		if (r != 0)
 			return r;
 		PROBE(alloc, b->id, b->size, p->id);

@@ -75,7 +75,8 @@ int mode_check(int mode);
 
 /* adopt.c. The pool, the size and the stream have been looked at; the answer is a handle to give.
  */
-int buffer_adopt(share_pool *p, void *memory, uint64_t size, void *stream, share_buffer **out);
+int buffer_adopt(share_pool *p, uint64_t size, const share_alloc_options *o, void *stream,
+		 share_buffer **out);
 
 /*
  * grant.c. Makes a handle of a grant and orders @stream after what the grant has to wait for. Gives

@@ -24,7 +24,11 @@
 struct adopted {
 	LIST_ENTRY(adopted) link;
 	char *address;
-	uint64_t size;
+	uint64_t size, offset; /* in the file */
+	dev_t device;
+	ino_t inode;
+	void (*done)(void *data); /* NULL: nobody is told */
+	void *data;
 	unsigned refs;
 	bool identified;
 	unsigned char identity[16];
@@ -39,7 +43,11 @@ static LIST_HEAD(, adopted) all = LIST_HEAD_INITIALIZER(all);
  * has become of the mapping that it has inherited. */
 static void start_anew(void)
 {
+	struct adopted *a;
+
 	pthread_mutex_init(&lock, NULL);
+	LIST_FOREACH (a, &all, link)
+		a->done = NULL;
 	LIST_INIT(&all);
 }
 
@@ -48,32 +56,44 @@ __attribute__((constructor)) static void watch_forks(void)
 	pthread_atfork(NULL, NULL, start_anew);
 }
 
-static bool overlaps(const struct adopted *a, const char *address, uint64_t size)
+static bool overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size)
 {
-	return address < a->address + a->size && a->address < address + size;
+	return a < b + b_size && b < a + a_size;
 }
 
-static const struct adopted *find_overlapping_locked(const char *address, uint64_t size)
+static bool is_taken_locked(const struct adopted *is)
 {
 	const struct adopted *a;
 
 	LIST_FOREACH (a, &all, link)
-		if (overlaps(a, address, size))
-			return a;
-	return NULL;
+		if (overlap((uintptr_t)a->address, a->size, (uintptr_t)is->address, is->size) ||
+		    (a->device == is->device && a->inode == is->inode &&
+		     overlap(a->offset, a->size, is->offset, is->size)))
+			return true;
+	return false;
 }
 
-int memory_adopted_begin(void *address, uint64_t size, struct adopted **out,
+int memory_adopted_begin(void *address, const struct memory_segment *found, struct adopted **out,
 			 struct failure *failure)
 {
 	struct adopted *a = calloc(1, sizeof(*a));
+	struct stat st;
 	bool taken;
 
 	if (!a)
 		return failure_no_memory(failure, "this process");
-	*a = (struct adopted){.address = address, .size = size, .refs = 1};
+	if (fstat(found->fd, &st) < 0) {
+		free(a);
+		return failure_system(failure, "looking at a file in memory", errno);
+	}
+	*a = (struct adopted){.address = address,
+			      .size = found->recipe.size,
+			      .offset = memory_recipe_offset(&found->recipe),
+			      .device = st.st_dev,
+			      .inode = st.st_ino,
+			      .refs = 1};
 	pthread_mutex_lock(&lock);
-	taken = find_overlapping_locked(address, size) != NULL;
+	taken = is_taken_locked(a);
 	if (!taken)
 		LIST_INSERT_HEAD(&all, a, link);
 	pthread_mutex_unlock(&lock);
@@ -95,6 +115,14 @@ void memory_adopted_identify(struct adopted *a, const struct memory_recipe *reci
 	pthread_mutex_unlock(&lock);
 }
 
+void memory_adopted_tell(struct adopted *a, void (*done)(void *data), void *data)
+{
+	pthread_mutex_lock(&lock);
+	a->done = done;
+	a->data = data;
+	pthread_mutex_unlock(&lock);
+}
+
 void memory_adopted_unref(struct adopted *a)
 {
 	bool last;
@@ -106,8 +134,11 @@ void memory_adopted_unref(struct adopted *a)
 	if (last)
 		LIST_REMOVE(a, link);
 	pthread_mutex_unlock(&lock);
-	if (last)
-		free(a);
+	if (!last)
+		return;
+	if (a->done)
+		a->done(a->data);
+	free(a);
 }
 
 /* With a reference; NULL: it is another process's. */

@@ -83,7 +83,7 @@ _core._set_up(
 )
 
 from . import _array, _channel, _pickle  # noqa: E402
-from ._client import Name, connect  # noqa: E402
+from ._client import Name, adopt, connect  # noqa: E402
 from ._find import array_of  # noqa: E402
 from ._pickle import client_of, set_pickle_timeout, set_pickle_uses  # noqa: E402
 from ._stats import stats  # noqa: E402
@@ -95,8 +95,8 @@ __all__ = [
     "ForkedError", "HostStream", "InvalidArgumentError", "Message", "Name", "NoBrokerError",
     "NoDeviceError", "NotFoundError", "NotReadyError", "NotSupportedError", "Operation", "OutOfMemoryError",
     "OwnerDiedError", "PeerGoneError", "Pending", "Pool", "Producer", "ProtocolError", "QuotaExceededError",
-    "StaleError", "SystemCallError", "TimedOutError", "WaitInterruptedError", "Watch", "Worker", "array_of",
-    "client_of", "connect", "set_pickle_timeout", "set_pickle_uses", "stats",
+    "StaleError", "SystemCallError", "TimedOutError", "WaitInterruptedError", "Watch", "Worker", "adopt",
+    "array_of", "client_of", "connect", "set_pickle_timeout", "set_pickle_uses", "stats",
 ]
 
 

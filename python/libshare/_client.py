@@ -14,7 +14,7 @@ from . import _core
 from ._core import Array, Client, HostStream, Pool
 from ._dtype import AS_BYTES, code
 from ._extend import extend
-from ._find import more_than_memory
+from ._find import framework_layout, more_than_memory
 from ._size import name_of, nbytes
 
 _PERSISTENT, _SAME_ADDRESS, _OPEN_OR_CREATE = 1, 2, 4
@@ -112,7 +112,8 @@ class _Client:
     ) -> Pool:
         """Opens the pool. Makes it if there is none of that name.
 
-        kind: "host", "vmm", "mempool", or "auto" for the first that works here of the last three.
+        kind: "host", "vmm", "mempool", or "auto" for the first that works here of these three; "adopted":
+        for memory that is there already (Pool.adopt()).
         limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
         or ExistsError; False: NotFoundError rather than make it. What the pool is like says who makes it:
         info() tells.
@@ -225,6 +226,11 @@ class _Client:
         return stream
 
 
+def adopt(source: Any, pool: Pool, dtype: Any = None, **stream: Any) -> Array:
+    """Pool.adopt() of that pool."""
+    return pool.adopt(source, dtype, **stream)
+
+
 def memory_of(source: Any, *, named: bool = False) -> tuple[memoryview, str | None]:
     """What has the buffer protocol, and the name of its dtype, which may be None where the caller has named
     one. TypeError: it has no such protocol; ValueError: as of Pool.array()."""
@@ -274,7 +280,7 @@ class _Pool:
 
     @property
     def kind(self) -> str:
-        """Its kind of memory: "host", "vmm" or "mempool"."""
+        """Its kind of memory: "host", "vmm", "mempool" or "adopted"."""
         return self.info()["kind"]
 
     def zeros(self, shape: Any, dtype: Any = "float64", **options: Any) -> Array:
@@ -307,6 +313,36 @@ class _Pool:
             copy = self.empty(content.shape, dtype if dtype is not None else name, **options)
         copy.copy_from(content, *([options["stream"]] if "stream" in options else []))
         return copy
+
+    def adopt(self, source: Any, dtype: Any = None, **stream: Any) -> Array:
+        """Makes an Array of memory that is there already, in a pool of kind "adopted", without a copy: it is
+        published, exported and sent as any other. source has the buffer protocol (an array of NumPy, an
+        mmap, SharedMemory.buf) or is a tensor of torch; it lies in a file in memory that this process has
+        mapped as shared: a memfd, or a file in /dev/shm, as torch's share_memory_() makes them.
+
+        source is kept until nobody has the memory any more, in whatever process; it is the owner's to use as
+        before. reclaim() of the Array tells when nobody else has it. array_of() finds the Array as long as
+        there is one here. dtype: as of array().
+
+        InvalidArgumentError: it is no such memory, but this process's own; the text says which. ExistsError: it
+        is an Array already. ValueError: it is read-only, or has no elements. NotSupportedError: the
+        pool is of another kind. OutOfMemoryError, QuotaExceededError, DeniedError.
+        """
+        if stream.keys() - {"stream"}:
+            raise TypeError(f"adopt() takes source, dtype and stream, not {', '.join(stream)}")
+        if isinstance(source, Array):
+            raise ValueError("an Array lies in a pool already: publish(), export() or send it as it is")
+        layout = framework_layout(source)
+        if layout is not None:
+            if dtype is not None and code(dtype) != code(layout[1]):
+                raise TypeError(f"the source is of {layout[1]}, not {dtype}: view() it")
+            return self._adopt(source, layout[1], (layout[0], *layout[2:]), *stream.values())
+        content, name = memory_of(source, named=dtype is not None)
+        if content.readonly:
+            raise ValueError("it is read-only, and who gets an Array may write to it")
+        if dtype is not None and code(dtype) & 0xff != content.itemsize * 8:
+            raise ValueError(f"elements of {content.itemsize} bytes are not of {dtype}: view() the Array")
+        return self._adopt(content, dtype if dtype is not None else name, None, *stream.values())
 
     def publish(self, name: str, source: Any, *, persistent: bool = False) -> int:
         """Copies source into this pool and makes the name lead to it, in place of what it led to. Returns

@@ -11,7 +11,7 @@ from typing_extensions import Buffer, Self
 class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
-Kind: TypeAlias = Literal["auto", "host", "vmm", "mempool"]
+Kind: TypeAlias = Literal["auto", "host", "vmm", "mempool", "adopted"]
 Mode: TypeAlias = Literal["r", "rw"]
 Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 Stream: TypeAlias = _CudaStream | HostStream | int | Any | None
@@ -96,7 +96,8 @@ class Client(_Closes):
     ) -> Pool:
         """Opens the pool. Makes it if there is none of that name.
 
-        kind: "host", "vmm", "mempool", or "auto" for the first that works here of the last three.
+        kind: "host", "vmm", "mempool", or "auto" for the first that works here of these three; "adopted":
+        for memory that is there already (Pool.adopt()).
         limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
         or ExistsError; False: NotFoundError rather than make it. What the pool is like says who makes it:
         info() tells.
@@ -225,8 +226,8 @@ class Pool(_Closes):
     def name(self) -> str:
         """Its name."""
     @property
-    def kind(self) -> Literal["host", "vmm", "mempool"]:
-        """Its kind of memory: "host", "vmm" or "mempool"."""
+    def kind(self) -> Literal["host", "vmm", "mempool", "adopted"]:
+        """Its kind of memory: "host", "vmm", "mempool" or "adopted"."""
     @property
     def on_gpu(self) -> bool:
         """Whether its memory is a GPU's."""
@@ -267,6 +268,19 @@ class Pool(_Closes):
         ``pool.array(x.view("uint8"))``, and read them as ``numpy.asarray(a).view(x.dtype)``.
 
         ValueError: a dtype that is none here, or a masked array, whose mask would be lost."""
+    def adopt(self, source: Any, dtype: Any = None, *, stream: Stream = ...) -> Array:
+        """Makes an Array of memory that is there already, in a pool of kind "adopted", without a copy: it is
+        published, exported and sent as any other. source has the buffer protocol (an array of NumPy, an
+        mmap, SharedMemory.buf) or is a tensor of torch; it lies in a file in memory that this process has
+        mapped as shared: a memfd, or a file in /dev/shm, as torch's share_memory_() makes them.
+
+        source is kept until nobody has the memory any more, in whatever process; it is the owner's to use as
+        before. reclaim() of the Array tells when nobody else has it. array_of() finds the Array as long as
+        there is one here. dtype: as of array().
+
+        InvalidArgumentError: it is no such memory, but this process's own; the text says which. ExistsError: it
+        is an Array already. ValueError: it is read-only, or has no elements. NotSupportedError: the
+        pool is of another kind. OutOfMemoryError, QuotaExceededError, DeniedError."""
     def publish(self, name: str, source: Any, *, persistent: bool = False) -> int:
         """Copies source into this pool and makes the name lead to it, in place of what it led to. Returns
         the version.

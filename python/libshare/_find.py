@@ -57,6 +57,16 @@ def more_than_memory(thing: Any, *, lazy_ok: bool = False) -> str | None:
     return None
 
 
+def framework_layout(thing: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, ...] | None] | None:
+    """Address, dtype, shape and strides of a framework's tensor; None: it is of none, or of NumPy."""
+    if not callable(getattr(thing, "data_ptr", None)) and not hasattr(thing, "__cuda_array_interface__"):
+        return None
+    more = more_than_memory(thing)
+    if more is not None:
+        raise ValueError(more)
+    return _layout(thing)
+
+
 def _address_of_nothing(thing: Any, said: int | None) -> int:
     """Where a tensor without elements lies: it is a part of a memory that frameworks still know, while it
     has no address of its own, or one at which another memory begins."""

@@ -45,6 +45,13 @@ void by_address_add(struct by_address *l)
 	pthread_mutex_unlock(&lock);
 }
 
+void by_address_set(struct by_address *l, share_buffer *b)
+{
+	pthread_mutex_lock(&lock);
+	l->b = b;
+	pthread_mutex_unlock(&lock);
+}
+
 void by_address_remove(struct by_address *l)
 {
 	pthread_mutex_lock(&lock);
@@ -67,12 +74,10 @@ bool by_address_find(const void *address, struct by_address *out)
 
 	pthread_mutex_lock(&lock);
 	for (l = first; l; l = l->next)
-		if (holds(l->b, address))
+		if (holds(l->b, address) && share_retain(l->b))
 			break;
-	if (l) {
+	if (l)
 		*out = *l;
-		share_retain(l->b);
-	}
 	pthread_mutex_unlock(&lock);
 	return l != NULL;
 }

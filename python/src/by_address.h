@@ -22,6 +22,9 @@ struct by_address {
 };
 
 void by_address_add(struct by_address *l);
+/* The buffer of an entry that had none. The entry may have no reference to it, and then finds
+ * nothing once the last one is given up. */
+void by_address_set(struct by_address *l, share_buffer *b);
 void by_address_remove(struct by_address *l);
 /* Finds the entry whose buffer has the byte at @address, and copies it into @out, with a reference
  * of its own to the buffer. Returns false if there is none. The owner of the stream is borrowed: it

@@ -214,6 +214,11 @@ struct pool {
 	bool on_gpu;
 };
 
+/* adopt.c, a method of pools: (object, dtype, layout, stream) to an Array. The object is kept.
+ * @layout is None for one with the buffer protocol, else (address, shape, strides in elements or
+ * None). */
+PyObject *pool_adopt(PyObject *self, PyObject *args);
+
 /* ------------------------------------------------------------------------------------------- */
 /* watch.c                                                                                     */
 

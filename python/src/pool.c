@@ -278,6 +278,7 @@ bool pool_ready(PyObject *module)
 	     "again."},
 	    {"alloc", METHOD(alloc), METH_FASTCALL | METH_KEYWORDS, alloc_doc},
 	    {"empty", METHOD(empty), METH_FASTCALL | METH_KEYWORDS, empty_doc},
+	    {"_adopt", pool_adopt, METH_VARARGS, NULL},
 	    {"set_cache", set_cache, METH_O, cache_doc},
 	    {"info", get_info, METH_NOARGS, info_doc},
 	    {NULL, NULL, 0, NULL},

@@ -547,6 +547,162 @@ Test(adopt, what_is_a_buffer_already_is_refused_and_can_be_one_again)
 	unmap(&f);
 }
 
+/* It would be counted twice, and freed by one owner for the other. */
+Test(adopt, one_file_is_one_memory_wherever_it_is_mapped)
+{
+	struct file f = sealed_file(SIZE);
+	unsigned char *other = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, f.fd, 0);
+	share_buffer *b = adopted(&f, PAGE, PAGE), *again = NULL;
+
+	check(other != MAP_FAILED);
+	check_error(share_adopt(pool, other + PAGE, PAGE, NULL, &again), SHARE_EEXIST);
+	check_error(share_adopt(pool, other, PAGE + 1, NULL, &again), SHARE_EEXIST);
+	check_ok(share_adopt(pool, other, PAGE, NULL, &again));
+	check(share_ptr(again) == other);
+	check_ok(share_release(again, NULL));
+	check_ok(share_release(b, NULL));
+	munmap(other, SIZE);
+	unmap(&f);
+}
+
+Test(adopt, options_that_mean_nothing_for_it_are_refused)
+{
+	share_alloc_options o = SHARE_ALLOC_OPTIONS_INIT;
+	struct file f = sealed_file(SIZE);
+	share_buffer *b = NULL;
+
+	o.memory = f.at;
+	o.alignment = PAGE;
+	check_error(share_alloc_with(pool, SIZE, &o, NULL, &b), SHARE_EINVAL);
+	check_detail("alignment");
+	o.alignment = 0;
+	o.timeout_ms = 0;
+	check_error(share_alloc_with(pool, SIZE, &o, NULL, &b), SHARE_EINVAL);
+	o.timeout_ms = -1;
+	check_ok(share_alloc_with(pool, SIZE, &o, NULL, &b));
+	check_ok(share_release(b, NULL));
+	unmap(&f);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Who is told that it is the owner's alone again                                              */
+
+static void unmaps(void *data)
+{
+	struct file *f = data;
+
+	check(f->at != NULL);
+	unmap(f);
+	f->at = NULL;
+}
+
+static share_buffer *adopted_until(struct file *f, void (*done)(void *))
+{
+	share_alloc_options o = SHARE_ALLOC_OPTIONS_INIT;
+	share_buffer *b = NULL;
+
+	o.memory = f->at;
+	o.done = done;
+	o.data = f;
+	check_ok(share_alloc_with(pool, f->size, &o, NULL, &b));
+	return b;
+}
+
+Test(adopt, the_owner_may_unmap_it_when_nobody_has_it)
+{
+	share_client *other = connect_as("other");
+	struct file f = sealed_file(SIZE);
+	share_buffer *b = adopted_until(&f, unmaps), *found;
+
+	check_ok(share_publish(b, "data", NULL));
+	check_ok(share_release(b, NULL));
+	check_ok(share_lookup(other, "data", SHARE_RDONLY, 0, NULL, &found));
+	check_ok(share_unpublish(client, "data"));
+	check_ok(share_ping(client));
+	check(f.at != NULL);
+	check_ok(share_release(found, NULL));
+	share_disconnect(other);
+	until(share_ping(client) == 0 && f.at == NULL);
+}
+
+/* Others have it all the same. */
+Test(adopt, the_owner_may_unmap_it_when_its_connection_has_ended)
+{
+	share_client *other = connect_as("other");
+	struct file f = sealed_file(SIZE);
+	share_buffer *b = adopted_until(&f, unmaps), *found;
+	struct child *reader;
+
+	memset(f.at, 0x11, SIZE);
+	check_ok(share_publish_with(b, "data",
+				    &(share_publish_options){sizeof(share_publish_options),
+							     SHARE_PUBLISH_PERSISTENT, 0, 0, NULL},
+				    NULL, NULL));
+	check_ok(share_release(b, NULL));
+	share_pool_close(pool);
+	share_disconnect(client);
+	check(f.at == NULL);
+	client = other;
+	check_ok(share_pool_open(client, "adopted", &pool));
+	reader = child_start(reads_and_writes, NULL);
+	child_wait(reader, "written");
+	check_ok(share_lookup(client, "data", SHARE_RDONLY, 0, NULL, &found));
+	expect_bytes(share_ptr(found), 0x22, SIZE);
+	child_go(reader);
+	child_finish(reader);
+	check_ok(share_unpublish(client, "data"));
+	check_ok(share_release(found, NULL));
+}
+
+static void is_never_called(void *data)
+{
+	check(data == NULL);
+}
+
+Test(adopt, nobody_is_told_of_what_was_not_adopted)
+{
+	share_alloc_options o = SHARE_ALLOC_OPTIONS_INIT;
+	struct file f = sealed_file(SIZE);
+	share_buffer *b = adopted(&f, 0, SIZE), *again = NULL;
+
+	o.done = is_never_called;
+	o.data = &f;
+	check_error(share_alloc_with(pool, SIZE, &o, NULL, &again), SHARE_EINVAL);
+	check_detail("no memory");
+	o.memory = f.at;
+	check_error(share_alloc_with(pool, SIZE, &o, NULL, &again), SHARE_EEXIST);
+	check_error(share_alloc_with(pool, 0, &o, NULL, &again), SHARE_EINVAL);
+	check_ok(share_release(b, NULL));
+	unmap(&f);
+}
+
+struct inherited {
+	share_client *client;
+	share_buffer *b;
+	struct file *f;
+};
+
+static void gives_up_what_it_has_not(struct child *self, void *data)
+{
+	const struct inherited *i = data;
+
+	(void)self;
+	share_release(i->b, NULL);
+	share_disconnect(i->client);
+	check(i->f->at != NULL);
+}
+
+Test(adopt, a_forked_child_is_not_told)
+{
+	struct file f = sealed_file(SIZE);
+	struct inherited all = {client, adopted_until(&f, unmaps), &f};
+
+	child_finish(child_start(gives_up_what_it_has_not, &all));
+	check(f.at != NULL);
+	check_ok(share_release(all.b, NULL));
+	until(share_ping(client) == 0 && f.at == NULL);
+}
+
 Test(adopt, limits_are_for_it_as_well)
 {
 	struct file f = sealed_file(8 << 20);
