@@ -15,9 +15,24 @@
 
 /* Of who has none yet. */
 static struct hazards none;
-_Thread_local _Atomic(void *) *hazards_top = &none.at[HAZARDS_AT_ONCE];
+static _Thread_local _Atomic(void *) *first_free = &none.at[HAZARDS_AT_ONCE];
 atomic_uint hazards_limbo;
 bool hazards_fence;
+
+/* Of which callers know nothing, not even which registers it leaves alone. */
+#if __has_attribute(noipa)
+#define ALONE __attribute__((noipa))
+#else
+#define ALONE __attribute__((noinline))
+#endif
+
+/* By a descriptor (CMakeLists.txt): four instructions where the library came with the program.
+ * Until glibc 2.40, the first time in a thread changed registers that such a look-up has to keep,
+ * but a call has not: so this is a function and nothing else is in it. */
+ALONE _Atomic(void *) **hazards_top(void)
+{
+	return &first_free;
+}
 
 static _Atomic(struct hazards *) all;
 static atomic_uint handlers; /* of signals, between hazards_stop() and hazards_go_on() */
@@ -40,7 +55,7 @@ static void give_back(void *data)
 
 	/* it may have ended in the middle of a call */
 	hazards_leave_others(&none.at[HAZARDS_AT_ONCE]);
-	hazards_top = &none.at[HAZARDS_AT_ONCE];
+	*hazards_top() = &none.at[HAZARDS_AT_ONCE];
 	atomic_store_explicit(&h->taken, false, memory_order_release);
 }
 
@@ -60,7 +75,7 @@ static void start_anew(void)
 	struct hazards *h, *mine;
 
 	for (h = atomic_load(&all); h; h = h->next) {
-		for (mine = hazards_of(hazards_top); mine != &none && mine != h;)
+		for (mine = hazards_of(*hazards_top()); mine != &none && mine != h;)
 			mine = mine->before;
 		if (mine == h)
 			continue;
@@ -111,7 +126,7 @@ _Atomic(void *) *hazards_more(void)
 
 	if (!h)
 		return NULL;
-	h->before = hazards_of(hazards_top);
+	h->before = hazards_of(*hazards_top());
 	/* the thread keeps its first one; without a key it is never given back */
 	if (h->before == &none && has_key)
 		pthread_setspecific(of_thread, h);
@@ -120,7 +135,7 @@ _Atomic(void *) *hazards_more(void)
 
 static void clear(_Atomic(void *) *from)
 {
-	for (_Atomic(void *) *at = hazards_top; at > from; hazards_top = at)
+	for (_Atomic(void *) *at = *hazards_top(); at > from; *hazards_top() = at)
 		atomic_store_explicit(--at, NULL, memory_order_release);
 }
 
@@ -129,11 +144,11 @@ void hazards_leave_others(_Atomic(void *) *from)
 {
 	struct hazards *h;
 
-	while ((h = hazards_of(hazards_top)) != hazards_of(from)) {
+	while ((h = hazards_of(*hazards_top())) != hazards_of(from)) {
 		clear(h->at);
 		if (h->before == &none) /* its first one */
 			return;
-		hazards_top = &h->before->at[HAZARDS_AT_ONCE];
+		*hazards_top() = &h->before->at[HAZARDS_AT_ONCE];
 		atomic_store_explicit(&h->taken, false, memory_order_release);
 	}
 	clear(from);

@@ -34,11 +34,11 @@ struct hazards {
 };
 _Static_assert(sizeof(void *) * (HAZARDS_AT_ONCE + 1) == HAZARDS_ALIGNED, "");
 
-/* The first free place of the calling thread. It is found as any other variable of a thread, and
- * not at a fixed distance (tls_model("initial-exec")): for that, all that the library has for a
- * thread would need a place that is scarce where a program loads it late, beside others that want
- * it. */
-extern _Thread_local _Atomic(void *) *hazards_top __attribute__((visibility("hidden")));
+/* The first free place of the calling thread. Where that is stays the same as long as the thread is
+ * there, so a call asks once. It is not at a fixed distance (tls_model("initial-exec")): for that,
+ * all that the library has for a thread would need a place that is scarce where a program loads it
+ * late, beside others that want it. */
+_Atomic(void *) **hazards_top(void) __attribute__((const, visibility("hidden")));
 /* Objects that were given up and have not ended; and a bit, if the kernel has no such barrier, so
  * that each call has some of its own. */
 #define HAZARDS_FENCE 0x80000000u
@@ -57,14 +57,14 @@ _Atomic(void *) *hazards_more(void);
 /* Says that the call is about @object. False without memory. */
 static inline bool hazard_set(const void *object)
 {
-	_Atomic(void *) *at = hazards_top;
+	_Atomic(void *) *at = *hazards_top();
 
 	if (__builtin_expect(at == &hazards_of(at)->at[HAZARDS_AT_ONCE], false)) {
 		at = hazards_more();
 		if (!at)
 			return false;
 	}
-	hazards_top = at + 1;
+	*hazards_top() = at + 1;
 	if (__builtin_expect(hazards_fence, false))
 		atomic_exchange(at, (void *)(uintptr_t)object);
 	else
@@ -77,9 +77,9 @@ static inline bool hazard_set(const void *object)
 /* The calling thread has said so before: of what a call looks for again and again. */
 static inline bool hazard_is_set(const void *object)
 {
-	const struct hazards *h = hazards_of(hazards_top);
+	const struct hazards *h = hazards_of(*hazards_top());
 
-	for (const _Atomic(void *) *at = h->at; at < hazards_top; at++)
+	for (const _Atomic(void *) *at = h->at; at < *hazards_top(); at++)
 		if (atomic_load_explicit(at, memory_order_relaxed) == object)
 			return true;
 	return false;
@@ -100,7 +100,7 @@ static inline int hazard_find(const void *handle, enum handle_kind kind, void **
  */
 #define HAZARDS                                                                           \
 	__attribute__((cleanup(hazards_leave), unused)) _Atomic(void *) *const hazards_ = \
-	    hazards_top
+	    *hazards_top()
 
 /* About none, or about several. */
 void hazards_leave_others(_Atomic(void *) *from);
@@ -111,9 +111,9 @@ static inline void hazards_leave(_Atomic(void *) *const *mark)
 {
 	_Atomic(void *) *at = *mark;
 
-	if (__builtin_expect(hazards_top == at + 1, true)) { /* about one, as nearly all are */
+	if (__builtin_expect(*hazards_top() == at + 1, true)) { /* about one, as nearly all are */
 		atomic_store_explicit(at, NULL, memory_order_release);
-		hazards_top = at;
+		*hazards_top() = at;
 	} else {
 		hazards_leave_others(at);
 	}

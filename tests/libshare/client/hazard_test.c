@@ -118,7 +118,7 @@ Test(hazards, what_others_are_about_ends_with_the_last_of_them)
 	finish(&first);
 	cr_assert_eq(atomic_load(&ended), 0);
 	cr_assert(atomic_load(&o->lives));
-	hazards_leave_others(hazards_top - 1); /* this thread has asked for it, too */
+	hazards_leave_others(*hazards_top() - 1); /* this thread has asked for it, too */
 	finish(&second);
 	cr_assert_eq(atomic_load(&ended), 1);
 	finish(&third);
