@@ -105,16 +105,17 @@ void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS], 
 
 /*
  * A GPU wakes nobody. So a waiter first looks for the value without a pause, as a sleep takes 50 us
- * at least, and after that ten thousand times a second.
+ * at least, and after that ten thousand times a second; and without a pause again when the value is
+ * expected.
  */
 #define SPIN_NS  100000
 #define SLEEP_NS 50000 /* the kernel adds its timer slack */
 
-/* Looks for the value for SPIN_NS. Returns false when it was not reached. */
-static bool spin_for_gpu(const struct timeline_slot *s, uint64_t value)
+/* Looks for the value for SPIN_NS, or until @end. Returns false when it was not reached. */
+static bool spin_for_gpu(const struct timeline_slot *s, uint64_t value, uint64_t now, uint64_t end)
 {
-	uint64_t end = clock_ns() + SPIN_NS;
-
+	if (end - now > SPIN_NS)
+		end = now + SPIN_NS;
 	do {
 		for (int i = 0; i < 64; i++)
 			if (passed(atomic_load_explicit(&s->value, memory_order_acquire), value))
@@ -126,25 +127,26 @@ static bool spin_for_gpu(const struct timeline_slot *s, uint64_t value)
 enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slot, uint64_t value,
 				  int timeout_ms)
 {
-	return timeline_wait_unless(page, slot, value, timeout_ms, NULL, 0);
+	return timeline_wait_with(page, slot, value, timeout_ms, &(struct timeline_wait){0});
 }
 
-enum timeline_state timeline_wait_unless(const struct timeline_page *page, uint32_t slot,
-					 uint64_t value, int timeout_ms,
-					 const _Atomic uint32_t *word, uint32_t same)
+enum timeline_state timeline_wait_with(const struct timeline_page *page, uint32_t slot,
+				       uint64_t value, int timeout_ms,
+				       const struct timeline_wait *how)
 {
 	const struct timeline_slot *s = &page->slots[slot];
 	int64_t deadline = deadline_from(timeout_ms);
+	bool by_gpu = timeout_ms != 0 && timeline_is_by_gpu(page, slot);
 
-	if (timeout_ms != 0 && timeline_is_by_gpu(page, slot) && spin_for_gpu(s, value))
-		return timeline_query(page, slot, value);
+	if (by_gpu)
+		spin_for_gpu(s, value, clock_ns(), UINT64_MAX);
 	for (;;) {
 		uint64_t seen = atomic_load_explicit(&s->value, memory_order_acquire);
 		struct timespec t, *limit = NULL;
 
 		if (passed(seen, value))
 			return timeline_query(page, slot, value);
-		if (word && atomic_load(word) != same)
+		if (how->word && atomic_load(how->word) != how->same)
 			return TIMELINE_PENDING;
 		if (timeout_ms >= 0) {
 			int left = deadline_left(deadline);
@@ -155,15 +157,21 @@ enum timeline_state timeline_wait_unless(const struct timeline_page *page, uint3
 			t.tv_nsec = (long)(left % 1000) * 1000000;
 			limit = &t;
 		}
-		if (timeline_is_by_gpu(page, slot)) {
+		if (by_gpu) {
+			uint64_t now = clock_ns();
+
+			if (now >= how->from && now < how->until) {
+				spin_for_gpu(s, value, now, how->until);
+				continue;
+			}
 			if (!limit || t.tv_sec > 0 || t.tv_nsec > SLEEP_NS)
 				t = (struct timespec){0, SLEEP_NS};
 			limit = &t;
 		}
-		/* whoever may be told to stop by @word looks what a signal was for */
+		/* whoever may be told to stop by the word looks what a signal was for */
 		if (syscall(SYS_futex, futex_word(s), FUTEX_WAIT, (uint32_t)seen, limit, NULL, 0) <
 			0 &&
-		    errno == EINTR && word)
+		    errno == EINTR && how->word)
 			return timeline_query(page, slot, value);
 	}
 }

@@ -79,10 +79,16 @@ void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS], 
  * mapping is enough. Returns the state, which is TIMELINE_PENDING when the time is over. */
 enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slot, uint64_t value,
 				  int timeout_ms);
-/* The same while *word, if not NULL, is @same. Who is to look at it is woken at timeline_word(). */
-enum timeline_state timeline_wait_unless(const struct timeline_page *page, uint32_t slot,
-					 uint64_t value, int timeout_ms,
-					 const _Atomic uint32_t *word, uint32_t same);
+/* How: while *word, if not NULL, is @same; who is to look at it is woken at timeline_word(). What a
+ * GPU writes is looked for without a pause between two points in time of clock_ns(). */
+struct timeline_wait {
+	const _Atomic uint32_t *word;
+	uint32_t same;
+	uint64_t from, until;
+};
+enum timeline_state timeline_wait_with(const struct timeline_page *page, uint32_t slot,
+				       uint64_t value, int timeout_ms,
+				       const struct timeline_wait *how);
 const _Atomic uint32_t *timeline_word(const struct timeline_page *page, uint32_t slot);
 
 /* Creates a timeline page, whose size is sealed. Returns a memfd, which the caller owns, or a

@@ -52,7 +52,7 @@ int share_fence_wait(share_client *c, const share_fence *fence, int ordinal, voi
 	if (r != 0)
 		return r;
 	o.fences = &f;
-	if (fence_state(c, &f) == TIMELINE_DEAD)
+	if (fence_is_known_dead(c, &f))
 		r = fail(SHARE_EOWNERDEAD, "the fence's owner died before it was reached");
 	else
 		r = stream_wait(c, m, stream, &o);
@@ -75,7 +75,7 @@ int share_fence_query(const share_client *handle, const share_fence *fence)
 	case TIMELINE_REACHED:
 		break;
 	case TIMELINE_PENDING:
-		r = fail(SHARE_EAGAIN, "the fence is not reached yet");
+		r = fail_constant(SHARE_EAGAIN, "the fence is not reached yet");
 		break;
 	case TIMELINE_DEAD:
 		r = fail(SHARE_EOWNERDEAD, "the fence's owner died before it was reached");

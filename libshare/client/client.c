@@ -40,12 +40,12 @@ share_client *client_ref(share_client *c)
 
 bool client_is_lost(share_client *c)
 {
-	bool lost;
-
+	if (!atomic_load(&c->lost))
+		return false;
+	/* what follows from it is done when this returns */
 	pthread_mutex_lock(&c->lock);
-	lost = c->lost;
 	pthread_mutex_unlock(&c->lock);
-	return lost;
+	return true;
 }
 
 bool client_sees_loss(share_client *c)

@@ -29,7 +29,7 @@ struct share_client {
 
 	pthread_mutex_t lock;
 	struct bell arrived;
-	bool lost; /* the broker is gone; under the lock */
+	atomic_bool lost; /* the broker is gone; under the lock, but for client_is_lost() */
 	struct waiters waiters;
 
 	struct connection *connection; /* libshare/client, as the next one */

@@ -133,29 +133,49 @@ enum timeline_state fence_state(share_client *c, const struct held_fence *f)
 	return was_seen(f) ? TIMELINE_REACHED : TIMELINE_DEAD;
 }
 
+bool fence_is_known_dead(share_client *c, const struct held_fence *f)
+{
+	if (!f->page)
+		return false;
+	/* to ask whether the owner lives costs as much as to enqueue a wait; without a broker to
+	 * poison its page, nobody else would */
+	if (f->peer && !atomic_load(&f->peer->distrusted) &&
+	    atomic_load(&f->peer->dead_since) == 0 &&
+	    timeline_query(f->page, f->slot, f->value) == TIMELINE_PENDING && !client_is_lost(c))
+		return false;
+	return fence_state(c, f) == TIMELINE_DEAD;
+}
+
 /* @w NULL: nobody ends the wait; else *over says whether somebody has. */
 static enum timeline_state block(share_client *c, const struct held_fence *f, int timeout_ms,
 				 struct waiter *w, bool of_client, bool *over)
 {
 	int64_t deadline = deadline_from(timeout_ms);
+	bool by_gpu = timeout_ms != 0 && f->page && timeline_is_by_gpu(f->page, f->slot);
+	struct pace *pace = f->peer ? &f->peer->paces[f->slot] : &c->order->paces[f->slot];
+	uint64_t began = by_gpu ? clock_ns() : 0;
+	struct timeline_wait how = {.word = w ? &w->woken : NULL};
 
 	if (!f->page)
 		return TIMELINE_REACHED;
+	if (by_gpu)
+		pace_expect(pace, began, &how.from, &how.until);
 	for (;;) {
 		int left = deadline_left(deadline),
 		    slice = left < 0 || left > SLICE_MS ? SLICE_MS : left;
-		uint32_t woken = w ? waiter_at_word(w, timeline_word(f->page, f->slot)) : 0;
 		enum timeline_state state;
 
+		how.same = w ? waiter_at_word(w, timeline_word(f->page, f->slot)) : 0;
 		/* once: it may be taken back at any time */
 		*over = w && wait_is_over(c, of_client);
 		if (*over)
 			slice = 0;
 		errno = 0;
-		timeline_wait_unless(f->page, f->slot, f->value, slice, w ? &w->woken : NULL,
-				     woken);
+		timeline_wait_with(f->page, f->slot, f->value, slice, &how);
 		wait_note_signal(errno);
 		state = fence_state(c, f);
+		if (by_gpu && state == TIMELINE_REACHED)
+			pace_note(pace, clock_ns() - began);
 		if (state != TIMELINE_PENDING)
 			return state;
 		if (deadline_left(deadline) == 0 || *over)

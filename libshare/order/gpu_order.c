@@ -16,22 +16,16 @@ static struct gpu_order *get(share_client *c)
 {
 	struct gpu_order *g, *made;
 
-	pthread_mutex_lock(&c->order->lock);
-	g = c->order->gpu;
-	pthread_mutex_unlock(&c->order->lock);
+	g = atomic_load_explicit(&c->order->gpu, memory_order_acquire);
 	if (g)
 		return g;
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return NULL;
 	pthread_mutex_init(&made->lock, NULL);
-	pthread_mutex_lock(&c->order->lock);
-	if (!c->order->gpu) {
-		c->order->gpu = made;
-		made = NULL;
-	}
-	g = c->order->gpu;
-	pthread_mutex_unlock(&c->order->lock);
+	if (atomic_compare_exchange_strong(&c->order->gpu, &g, made))
+		return made;
+	pthread_mutex_destroy(&made->lock);
 	free(made);
 	return g;
 }
@@ -119,7 +113,8 @@ static struct gpu_timeline *oldest_finished(share_client *c, struct gpu_order *g
 	for (size_t i = 0; i < g->n; i++) {
 		struct gpu_timeline *t = &g->timelines[i];
 
-		if (t->users > 0 || (oldest && t->used >= oldest->used))
+		if (atomic_load_explicit(&t->users, memory_order_acquire) > 0 ||
+		    (oldest && t->used >= oldest->used))
 			continue;
 		if (timeline_query(c->page, t->slot, slot_last(c, t->slot)) == TIMELINE_REACHED ||
 		    MUTATION(reuse_busy_timeline))

@@ -64,7 +64,7 @@ static struct gpu_timeline *take_timeline(share_client *c, struct gpu_order *g,
 		t = gpu_order_take(c, g, s->id);
 	if (t) {
 		t->used = ++g->clock;
-		t->users++;
+		atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&g->lock);
 	return t;
@@ -83,11 +83,10 @@ bool gpu_stream_can_signal(share_client *c, int ordinal)
 	return can;
 }
 
-static void put_timeline(struct gpu_order *g, struct gpu_timeline *t)
+/* Who gives the timeline to another stream after this knows what was signaled on it. */
+static void put_timeline(struct gpu_timeline *t)
 {
-	pthread_mutex_lock(&g->lock);
-	t->users--;
-	pthread_mutex_unlock(&g->lock);
+	atomic_fetch_sub_explicit(&t->users, 1, memory_order_release);
 }
 
 static int write_next(share_client *c, struct gpu_order *g, struct memory_stream *s,
@@ -141,7 +140,7 @@ int gpu_stream_signal(share_client *c, const struct memory_mapping *m, void *str
 	t = take_timeline(c, g, &s);
 	if (t) {
 		r = write_next(c, g, &s, t, out);
-		put_timeline(g, t);
+		put_timeline(t);
 	}
 	memory_stream_close(&s);
 	if (!t)

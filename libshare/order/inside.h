@@ -4,6 +4,7 @@
 
 #include "libshare/order/gpu_late.h"
 #include "libshare/order/order.h"
+#include "libshare/order/pace.h"
 #include "memory/stream.h"
 #include "wire/wire.h"
 
@@ -24,14 +25,16 @@ struct order {
 	atomic_bool never_ends;          /* see order_never_ends() */
 	atomic_uint n_streams;           /* in `streams` */
 	_Atomic(struct gpu_late *) late; /* NULL until a stream of a GPU was marked */
+	_Atomic(struct gpu_order *) gpu; /* NULL until a stream of a GPU is ordered */
+	/* The last value handed out. Who hands values of a slot out does so one after the other. */
+	_Atomic uint64_t slot_values[TIMELINE_SLOTS];
+	struct pace paces[TIMELINE_SLOTS];
 
-	pthread_mutex_t lock;  /* over the rest */
-	struct gpu_order *gpu; /* NULL until a stream of a GPU is ordered */
+	pthread_mutex_t lock; /* over the rest */
 	LIST_HEAD(, share_host_stream) streams;
 	LIST_HEAD(, peer_page) peers;
 	unsigned n_peers;
 	uint8_t slots_used[TIMELINE_SLOTS / 8];
-	uint64_t slot_values[TIMELINE_SLOTS]; /* last value handed out */
 };
 
 /* ------------------------------------------------------------------------------------------- */
@@ -41,8 +44,9 @@ struct order {
 struct peer_page {
 	LIST_ENTRY(peer_page) link;
 	uint64_t id;
-	unsigned refs; /* waits and handles that look at it; under the lock of struct order */
-	int pidfd;     /* of the owner; -1: it is long dead */
+	/* Waits and handles that look at it. The first one takes the lock of struct order. */
+	atomic_uint refs;
+	int pidfd; /* of the owner; -1: it is long dead */
 	atomic_int_fast64_t
 	    dead_since;         /* when it was first seen dead and not poisoned; 0: not yet */
 	atomic_bool distrusted; /* what is pending there will never be reached */
@@ -56,6 +60,7 @@ struct peer_page {
 		int64_t at;     /* ms; 0: never */
 	} seen[TIMELINE_SLOTS]; /* while nothing says whether it exits */
 	struct memory_page gpu; /* as GPUs see it; under the lock of struct gpu_order */
+	struct pace paces[TIMELINE_SLOTS];
 };
 
 /* Pages of the dead that GPUs know, where the driver may be called. */
@@ -125,7 +130,7 @@ struct gpu_timeline {
 	uint64_t stream; /* whose it is, by its identifier */
 	uint32_t slot;
 	uint64_t used;        /* when last */
-	unsigned users;       /* threads that are signaling */
+	atomic_uint users;    /* threads that are signaling; the lock is for who begins to */
 	pthread_mutex_t lock; /* so that values are written in order */
 };
 

@@ -29,6 +29,9 @@ void fence_drop(share_client *c, struct held_fence *f);
 int peer_arrived(share_client *c, uint64_t page, int fd, int pidfd);
 
 enum timeline_state fence_state(share_client *c, const struct held_fence *f);
+/* Whether it will never be reached, as far as that is known here: a death of which nobody has heard
+ * yet is not looked for. */
+bool fence_is_known_dead(share_client *c, const struct held_fence *f);
 /* Blocks the thread; ends with the time limit, or when the owner is dead, with or without a broker
  * to poison its page. */
 enum timeline_state fence_block(share_client *c, const struct held_fence *f, int timeout_ms);

@@ -31,10 +31,11 @@ struct parked {
 #define STREAMS_MAX 32 /* more connections than that CUDA does not have */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct parked table[STREAMS_MAX];
+static struct parked table[STREAMS_MAX]; /* those that are not used keep their memory */
 static size_t n_parked;
-/* In whose pages people can see these; NULL: in none. */
+/* In whose pages people can see these; NULL: in none, as from n_shown on. */
 static share_client *shown_by[TIMELINE_PARKED_MAX];
+static size_t n_shown;
 
 /* A forked child has none of its parent's streams, and none of the pages that they wait on. */
 static void start_anew(void)
@@ -42,6 +43,7 @@ static void start_anew(void)
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	n_parked = 0;
 	memset(shown_by, 0, sizeof(shown_by));
+	n_shown = 0;
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -78,12 +80,15 @@ static bool prune_stream(struct parked *p)
 static void prune(void)
 {
 	for (size_t i = 0; i < n_parked;) {
+		struct parked over = table[i];
+
 		if (!prune_stream(&table[i])) {
 			i++;
 			continue;
 		}
-		free(table[i].waits);
+		over.n = 0;
 		table[i] = table[--n_parked];
+		table[n_parked] = over;
 	}
 }
 
@@ -111,7 +116,9 @@ static void show_as(struct timeline_slot *at, uint64_t timeline, uint64_t value)
 /* For people, in the pages of those who let the streams wait. */
 static void show(void)
 {
-	for (size_t i = 0; i < TIMELINE_PARKED_MAX; i++) {
+	size_t n = n_parked < TIMELINE_PARKED_MAX ? n_parked : TIMELINE_PARKED_MAX;
+
+	for (size_t i = 0; i < n || i < n_shown; i++) {
 		const struct wait *w = one_of(i);
 		share_client *c = w ? w->client : NULL;
 
@@ -122,6 +129,7 @@ static void show(void)
 				w->fence.value);
 		shown_by[i] = c;
 	}
+	n_shown = n;
 }
 
 static struct parked *find(int ordinal, uint64_t stream)
@@ -208,8 +216,11 @@ bool parked_enter(share_client *c, int ordinal, uint64_t stream, const struct he
 	if (p) {
 		entered = add(p, c, fences, n);
 	} else if (has_room(ordinal)) {
-		table[n_parked] = (struct parked){.ordinal = ordinal, .stream = stream};
-		entered = add(&table[n_parked], c, fences, n);
+		p = &table[n_parked];
+		p->ordinal = ordinal;
+		p->stream = stream;
+		p->n = 0;
+		entered = add(p, c, fences, n);
 		n_parked += entered;
 	}
 	pthread_mutex_unlock(&lock);

@@ -53,7 +53,7 @@ static struct peer_page *next_dropped(share_client *c, bool by_gpu)
 	unsigned n = 0;
 
 	LIST_FOREACH (p, &c->order->peers, link) {
-		if (p->refs > 0 || !is_over(p))
+		if (atomic_load_explicit(&p->refs, memory_order_acquire) > 0 || !is_over(p))
 			continue;
 		close_descriptors(p);
 		if (++n > PEERS_KEPT && (p->gpu.host != NULL) == by_gpu)
@@ -191,7 +191,7 @@ static bool hold_known(share_client *c, uint64_t page, struct held_fence *f)
 		f->peer = find_peer(c, page);
 		known = f->peer;
 		if (known) {
-			f->peer->refs++;
+			atomic_fetch_add_explicit(&f->peer->refs, 1, memory_order_relaxed);
 			f->page = f->peer->page;
 		}
 	}
@@ -241,11 +241,9 @@ int fence_hold(share_client *c, uint64_t timeline, uint64_t value, struct held_f
 
 struct held_fence fence_hold_again(share_client *c, const struct held_fence *f)
 {
-	if (f->peer) {
-		pthread_mutex_lock(&c->order->lock);
-		f->peer->refs++;
-		pthread_mutex_unlock(&c->order->lock);
-	}
+	(void)c; /* whose lock is for the first hold alone */
+	if (f->peer)
+		atomic_fetch_add_explicit(&f->peer->refs, 1, memory_order_relaxed);
 	return *f;
 }
 
@@ -258,11 +256,10 @@ struct held_fence fence_of_the_dead(void)
 
 void fence_drop(share_client *c, struct held_fence *f)
 {
-	if (f->peer) {
-		pthread_mutex_lock(&c->order->lock);
-		f->peer->refs--;
-		pthread_mutex_unlock(&c->order->lock);
-	}
+	(void)c;
+	/* with the last one the page may go */
+	if (f->peer)
+		atomic_fetch_sub_explicit(&f->peer->refs, 1, memory_order_release);
 	*f = (struct held_fence){0};
 }
 
@@ -297,20 +294,10 @@ void slot_give_back(share_client *c, uint32_t slot)
 
 uint64_t slot_next(share_client *c, uint32_t slot)
 {
-	uint64_t value;
-
-	pthread_mutex_lock(&c->order->lock);
-	value = ++c->order->slot_values[slot];
-	pthread_mutex_unlock(&c->order->lock);
-	return value;
+	return atomic_fetch_add(&c->order->slot_values[slot], 1) + 1;
 }
 
 uint64_t slot_last(share_client *c, uint32_t slot)
 {
-	uint64_t value;
-
-	pthread_mutex_lock(&c->order->lock);
-	value = c->order->slot_values[slot];
-	pthread_mutex_unlock(&c->order->lock);
-	return value;
+	return atomic_load(&c->order->slot_values[slot]);
 }

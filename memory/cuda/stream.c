@@ -6,6 +6,7 @@
  * ends a wait as well: that is how the broker frees those who wait for a dead process.
  */
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include <share/error.h>
@@ -34,12 +35,21 @@ bool memory_stream_ops(int ordinal)
 	       can;
 }
 
+/* The driver reads it when it makes a context, so that it stays what it was; to look for it costs
+ * as much as enqueuing a wait does. */
 unsigned memory_stream_connections(void)
 {
-	const char *text = secure_getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-	long n = text ? strtol(text, NULL, 10) : 0;
+	static atomic_uint known;
+	unsigned connections = atomic_load_explicit(&known, memory_order_relaxed);
 
-	return n >= 1 && n <= MOST_CONNECTIONS ? (unsigned)n : DEFAULT_CONNECTIONS;
+	if (connections == 0) {
+		const char *text = secure_getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+		long n = text ? strtol(text, NULL, 10) : 0;
+
+		connections = n >= 1 && n <= MOST_CONNECTIONS ? (unsigned)n : DEFAULT_CONNECTIONS;
+		atomic_store_explicit(&known, connections, memory_order_relaxed);
+	}
+	return connections;
 }
 
 static struct cuda_place place_of(const struct memory_stream *s)
