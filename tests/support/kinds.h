@@ -12,6 +12,8 @@ struct kind {
 
 /* Those that $SHARE_TEST_KINDS names ("vmm,mempool"); all when it is not set. Static storage. */
 struct kind *kinds_to_test(size_t *n);
+/* The same with "adopted", into whose pools memory comes by share_adopt() alone. */
+struct kind *kinds_with_adopted(size_t *n);
 
 /* fixture_start(), and fixture_start_with(); a stand-in driver is a machine of the test's own. */
 void kinds_start(void);
@@ -22,7 +24,7 @@ void skip_unless_standin(void);
 
 static inline bool is_host(const char *kind)
 {
-	return kind[0] == 'h';
+	return kind[0] == 'h' || kind[0] == 'a';
 }
 
 /*

@@ -196,6 +196,19 @@ static int create_pool(share_client *client, const struct options *o, share_pool
 	return 0;
 }
 
+/* Memory that workers had before is host memory. */
+static share_pool *create_adopted(share_client *client, const struct options *o)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *p = NULL;
+
+	options.kind = "adopted";
+	options.limit = o->pool_size;
+	if (is_host(o))
+		check_ok(share_pool_create(client, "adopted", &options, &p));
+	return p;
+}
+
 static size_t count_channels(share_client *client)
 {
 	json_t *rows = report(client, "channels");
@@ -261,7 +274,7 @@ static bool tell_missing(struct board *board, share_client *client)
 }
 
 /* Nobody has anything any more, and the broker knows. */
-static void expect_nothing_left(share_client *client, share_pool *pool)
+static void expect_nothing_left(share_client *client, share_pool *pool, share_pool *adopted)
 {
 	for (unsigned i = 0; i < NAMES; i++) {
 		char name[32];
@@ -277,6 +290,7 @@ static void expect_nothing_left(share_client *client, share_pool *pool)
 			   s.leases == 0 && s.buffers == 0 && s.buffer_bytes == 0);
 	until(count_channels(client) == 0);
 	share_pool_close(pool);
+	share_pool_close(adopted);
 	settle(client, s.segments == 0 && s.segment_bytes == 0);
 }
 
@@ -320,7 +334,7 @@ static int run(struct options *o)
 	share_client *client;
 	enum ending ending;
 	struct board *board;
-	share_pool *pool;
+	share_pool *pool, *adopted;
 	int fd;
 
 	complete(o);
@@ -334,6 +348,7 @@ static int run(struct options *o)
 		share_disconnect(client);
 		return ENDING_SKIPPED;
 	}
+	adopted = create_adopted(client, o);
 	pin_channels(client, pins);
 	supervisor = supervisor_start(board, fd, client);
 	ending = supervisor_run(supervisor);
@@ -342,9 +357,9 @@ static int run(struct options *o)
 	for (unsigned i = 0; i < CHANNELS; i++)
 		share_channel_close(pins[i]);
 	if (ending == ENDING_WELL)
-		expect_nothing_left(client, pool);
+		expect_nothing_left(client, pool, adopted);
 	else
-		share_pool_close(pool);
+		share_pool_close(adopted), share_pool_close(pool);
 	tell_result(board, supervisor, ending);
 	share_disconnect(client);
 	return (int)ending;

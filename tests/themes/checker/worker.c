@@ -92,7 +92,10 @@ static void allocate(struct worker *w)
 	int r;
 
 	doing(w, ACTION_ALLOCATING, h.stream);
-	r = share_alloc(w->pool, any_size(w), w->streams[h.stream], &h.buffer);
+	if (w->adopted && dice_hit(&w->dice, 15))
+		r = adopt_some(w, h.stream, &h.buffer);
+	else
+		r = share_alloc(w->pool, any_size(w), w->streams[h.stream], &h.buffer);
 	if (r == SHARE_ENOMEM || r == SHARE_EAGAIN) {
 		make_room(w);
 		return;
@@ -227,6 +230,7 @@ static void end(struct worker *w)
 	jobs_finish(w);
 	w->engine->stop(w);
 	share_pool_close(w->pool);
+	share_pool_close(w->adopted);
 	doing(w, ACTION_ENDING, 0);
 	share_disconnect(w->client);
 	w->engine->end(w);
@@ -263,6 +267,8 @@ int worker_run(int board_fd, int read_fd, int write_fd, unsigned index, unsigned
 	r = share_connect_with(w.board->address, &options, &w.client);
 	if (r == 0)
 		r = share_pool_open(w.client, "checker", &w.pool);
+	if (r == 0 && w.engine == &host_engine)
+		r = share_pool_open(w.client, "adopted", &w.adopted);
 	if (r != 0)
 		unexpected(&w, "starting", r);
 	w.serial = (uint64_t)index << 56 | (uint64_t)incarnation << 32;

@@ -79,7 +79,7 @@ struct worker {
 	int tokens[2]; /* the pipe: reading, writing */
 	struct dice dice;
 	share_client *client;
-	share_pool *pool;
+	share_pool *pool, *adopted;     /* NULL: not for this kind of memory */
 	void *streams[STREAMS_MAX + 1]; /* as libshare's `stream` */
 	unsigned n_streams;
 	struct job jobs[JOBS];
@@ -121,6 +121,9 @@ void jobs_finish(struct worker *w); /* all of them */
 /* What the engine does around each half, and with what it has read. */
 void job_pause(const struct job *j, unsigned half);
 void job_compare(struct job *j, const void *words, uint64_t part, uint64_t end_part);
+
+/* adopted.c: as share_alloc(), a buffer of this worker's own memory. */
+int adopt_some(struct worker *w, unsigned stream, share_buffer **out);
 
 /* hand_over.c: each is a step. @b is a new buffer or one that nobody else has; consumed. */
 void give(struct worker *w, const struct held *h);

@@ -7,10 +7,14 @@
  */
 
 #include <semaphore.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <share/channel.h>
 #include <share/service.h>
 
+#define CONFORMANCE_KINDS kinds_with_adopted
 #include "tests/themes/pools/conformance.h"
 
 TestSuite(conformance, .timeout = 120);
@@ -20,9 +24,11 @@ TestSuite(conformance, .timeout = 120);
 
 static share_client *one, *other;
 static share_pool *pool;
+static bool is_adopted;
 
 static void begin(const char *kind)
 {
+	is_adopted = strcmp(kind, "adopted") == 0;
 	one = connect_as("one");
 	other = connect_as("other");
 	pool = conformance_pool(one, kind, OPTIONS);
@@ -35,9 +41,30 @@ static void end(void)
 	share_disconnect(one);
 }
 
+static void unmap(void *memory)
+{
+	munmap(memory, SIZE);
+}
+
+static share_buffer *adopt(void)
+{
+	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
+	int fd = memfd_create("data", MFD_CLOEXEC);
+	share_buffer *b;
+
+	check(fd >= 0 && ftruncate(fd, SIZE) == 0);
+	options.memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	check(options.memory != MAP_FAILED);
+	options.done = unmap;
+	options.data = options.memory;
+	check_ok(share_alloc_with(pool, SIZE, &options, NULL, &b));
+	close(fd);
+	return b;
+}
+
 static share_buffer *filled(int value)
 {
-	share_buffer *b = allocate(pool, SIZE, NULL);
+	share_buffer *b = is_adopted ? adopt() : allocate(pool, SIZE, NULL);
 
 	buffer_fill(b, value);
 	return b;

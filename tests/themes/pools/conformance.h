@@ -18,15 +18,21 @@
  *           share_pool *p = conformance_pool(kind, &options);
  *           ...
  *
+ * CONFORMANCE_KINDS, defined before this is included, names another list of kinds than that of all
+ * that share_alloc() is for.
+ *
  * Children are started before this process acquires its first buffer: what a forked child inherits
  * of a CUDA driver that is already at work is of no use to it.
  */
+#ifndef CONFORMANCE_KINDS
+#define CONFORMANCE_KINDS kinds_to_test
+#endif
 #define ConformanceTest(sentence)                                                             \
 	static void conform_##sentence(const char *kind);                                     \
 	ParameterizedTestParameters(conformance, sentence)                                    \
 	{                                                                                     \
 		size_t n;                                                                     \
-		struct kind *kinds = kinds_to_test(&n);                                       \
+		struct kind *kinds = CONFORMANCE_KINDS(&n);                                   \
                                                                                               \
 		return cr_make_param_array(struct kind, kinds, n);                            \
 	}                                                                                     \
