@@ -112,7 +112,7 @@ static int add(struct source *s, share_message *message, int error)
 {
 	struct outgoing *m;
 
-	if (error == 0 && message->data_size > DATA_MORE)
+	if (error == 0 && (message->data_size > DATA_MORE || message->n_buffers > 1))
 		error = SHARE_ENOTSUP;
 	m = error ? NULL : calloc(1, sizeof(*m));
 

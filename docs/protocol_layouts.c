@@ -69,6 +69,7 @@ static const struct field shape[] = {
     FIELD(channel_shape, consumers, "slots"),
     FIELD(channel_shape, deliveries, "how often a message is delivered at most (queue)"),
     FIELD(channel_shape, history, "messages kept for consumers to come (broadcast)"),
+    FIELD(channel_shape, buffers, "of a message, at most (broadcast); in a field of its own"),
 };
 static const struct field control[] = {
     FIELD(channel_control, epoch, "grows whenever somebody comes or goes; a futex"),
@@ -122,7 +123,18 @@ static const struct field entry[] = {
     FIELD(channel_entry, value, "of the fence"),
     FIELD(channel_entry, version, "of the ticket"),
     FIELD(channel_entry, ticket, "its index"),
-    FIELD(channel_entry, timeline, "slot of the fence in its producer's timeline page; 0: none"),
+    FIELD(channel_entry, timeline,
+	  "slot of the fence in its producer's timeline page; 0: none. Plus 256 times how many "
+	  "buffers the message has behind the first"),
+};
+static const struct field further[] = {
+    FIELD(channel_further, ticket,
+	  "its ticket; plus 1 << 16 times the lower half of the version of its message's ticket; "
+	  "plus 1 << 32 times its own version"),
+    FIELD(channel_further, buffer, "as in an entry"),
+    FIELD(channel_further, segment, "as in an entry"),
+    FIELD(channel_further, offset, "of the buffer in the segment"),
+    FIELD(channel_further, size, "of the buffer, bytes"),
 };
 static const struct field ledger[] = {
     FIELD(channel_ledger, sleeping, "enum channel_sleep, of the consumer, as `waiting`"),
@@ -231,8 +243,11 @@ static void print_places(FILE *out)
 	    "`depth` "
 	    "entries, each struct channel_entry and `data_max` bytes of data, but at most %d, "
 	    "rounded up to 64; in a queue of CHANNEL_WITH_COPIES, `in_flight` of the same, by "
-	    "ticket; where `data_max` is above %d, `in_flight` times `data_max` bytes, rounded up "
-	    "to 64 each, by ticket: all data of a message with more than that |\n"
+	    "ticket; where `buffers` is above 1 or `data_max` above %d, `in_flight` times what "
+	    "lies "
+	    "far, by ticket: one less than `buffers` times struct channel_further, rounded up to "
+	    "64, and, where `data_max` is above that, `data_max` bytes, rounded up to 64: all data "
+	    "of a message with more than that |\n"
 	    "| ledger | struct channel_ledger; `rows` rows, each struct channel_row "
 	    "and `in_flight` times struct channel_ack, rounded up to 64 bytes |\n\n"
 	    "A page's size is rounded up to 4096 bytes. The entry of a sequence number is that at "
@@ -257,6 +272,7 @@ static void print_places(FILE *out)
 	PRINT(channel_lane, lane);
 	PRINT(channel_ticket, ticket);
 	PRINT(channel_entry, entry);
+	PRINT(channel_further, further);
 	PRINT(channel_ledger, ledger);
 	PRINT(channel_row, row);
 	PRINT(channel_ack, ack);

@@ -14,12 +14,21 @@ static size_t round_up(size_t size, size_t to)
 	return (size + to - 1) / to * to;
 }
 
+/* One message has to find room beside those that are kept. */
+static bool has_tickets_for_buffers(const struct channel_shape *s)
+{
+	return s->buffers <= 1 ||
+	       (s->buffers <= CHANNEL_BUFFERS_MAX && s->mode == CHANNEL_BROADCAST &&
+		(s->history + 1) * s->buffers <= s->in_flight);
+}
+
 bool channel_shape_is_valid(const struct channel_shape *s)
 {
 	return s->mode >= CHANNEL_BROADCAST && s->mode <= CHANNEL_DIRECT && s->when_full >= 1 &&
 	       s->when_full <= 3 && s->depth >= 1 && s->depth <= CHANNEL_DEPTH_MAX &&
 	       (s->depth & (s->depth - 1)) == 0 && s->in_flight >= 1 &&
 	       s->in_flight <= CHANNEL_IN_FLIGHT_MAX && s->data_max <= CHANNEL_DATA_MAX &&
+	       has_tickets_for_buffers(s) &&
 	       s->in_flight * channel_far_size(s) <= CHANNEL_FAR_MAX && s->rows >= 1 &&
 	       s->rows <= CHANNEL_MEMBERS_MAX && s->consumers >= 1 &&
 	       s->consumers <= CHANNEL_MEMBERS_MAX && s->deliveries >= 1 &&
@@ -47,9 +56,15 @@ size_t channel_entry_size(const struct channel_shape *s)
 	return sizeof(struct channel_entry) + round_up(near, 64);
 }
 
+size_t channel_far_data(const struct channel_shape *s)
+{
+	return round_up((channel_buffers(s) - 1) * sizeof(struct channel_further), 64);
+}
+
 size_t channel_far_size(const struct channel_shape *s)
 {
-	return s->data_max > CHANNEL_DATA_NEAR ? round_up(s->data_max, 64) : 0;
+	return channel_far_data(s) +
+	       (s->data_max > CHANNEL_DATA_NEAR ? round_up(s->data_max, 64) : 0);
 }
 
 static size_t lanes_at(const struct channel_shape *s)

@@ -30,8 +30,12 @@
  *
  * Data of more than CHANNEL_DATA_NEAR bytes lie *far*, by ticket as well, in channels that may have
  * such: so they are written once, whatever lane their message goes through, and a lane of entries
- * stays as small as it is. Nothing else is there of a message: if its entry is still its own after
- * its data were read, and its consumer is not to leave it out for another reason, they are whole.
+ * stays as small as it is. If a message's entry is still its own after what is far was read, and
+ * its consumer is not to leave it out for another reason, that is whole.
+ *
+ * A message of several buffers has a ticket for each. The first one's is that of the message: by it
+ * everything is known that is known of a message. The others lie far, by that ticket. They are
+ * acknowledged before the first one is, so that whoever sees that sees theirs.
  */
 
 /*
@@ -50,6 +54,7 @@ enum channel_layout {
 #define CHANNEL_DATA_MAX       65535
 #define CHANNEL_DATA_NEAR      256 /* of a message: they are in its entry. More of them lie far */
 #define CHANNEL_FAR_MAX        (64 << 20) /* bytes of a ring */
+#define CHANNEL_BUFFERS_MAX    32         /* of a message */
 #define CHANNEL_DELIVERIES_MAX 65535
 #define CHANNEL_LATEST_HELD    2 /* messages at once, by who gets the latest alone */
 
@@ -70,8 +75,12 @@ struct channel_shape {
 	uint32_t consumers; /* at a time */
 	uint32_t deliveries;
 	uint32_t history; /* messages that a producer keeps for consumers to come (broadcast) */
+	uint32_t buffers; /* of a message, at most; 0 is 1 */
 };
-_Static_assert(sizeof(struct channel_shape) == 36, "part of the protocol");
+/* CHANNEL has so much of it, as ever, and the rest in a field of its own. */
+#define CHANNEL_SHAPE_SENT 36
+_Static_assert(offsetof(struct channel_shape, buffers) == CHANNEL_SHAPE_SENT, "in the protocol");
+_Static_assert(sizeof(struct channel_shape) == CHANNEL_SHAPE_SENT + 4, "nothing else is");
 
 /* Whether it is within the limits above (in_flight at least 1, depth a power of two, and so on).
  * Every message of the history has its entry and its ticket, and leaves a ticket to others. */
@@ -158,9 +167,13 @@ struct channel_entry {
 	uint64_t value;            /* of the fence */
 	uint32_t version;          /* of the ticket */
 	uint16_t ticket;
-	uint16_t timeline; /* slot of the fence in its producer's timeline page; 0: none */
+	uint16_t timeline; /* slot of the fence in its producer's timeline page; 0: none. Above the
+			    * slot: how many more buffers the message has; CHANNEL_TIMELINE() */
 	unsigned char data[];
 };
+#define CHANNEL_TIMELINE(slot, more) ((uint16_t)((slot) | (more) << 8))
+#define CHANNEL_SLOT(timeline)       ((timeline)&0xffu)
+#define CHANNEL_MORE(timeline)       ((uint32_t)(timeline) >> 8)
 _Static_assert(sizeof(struct channel_entry) == 64, "one cache line");
 
 /*
@@ -173,6 +186,18 @@ _Static_assert(sizeof(struct channel_entry) == 64, "one cache line");
 /* The same, by who had it: it waits for its next delivery, whose number is in the other bits. */
 #define CHANNEL_COPY_RETURNED (UINT64_C(1) << 63)
 #define CHANNEL_COPY_FINISHED UINT64_MAX /* acknowledged, set aside or dropped */
+
+/*
+ * A buffer of a message behind its first one. `ticket` is that, below the lowest bits of the
+ * version of the message's ticket, below its own version: one word, so that who is late with
+ * reading it does not take the ticket of another message for one of this one.
+ */
+struct channel_further {
+	uint64_t ticket;
+	uint64_t buffer, segment, offset, size;
+};
+#define CHANNEL_FURTHER(ticket, first, version) \
+	((uint64_t)(ticket) | (uint64_t)((first)&0xffff) << 16 | (uint64_t)(version) << 32)
 
 /* 48 bits and 16. */
 #define CHANNEL_PACK(large, small) ((uint64_t)(large) | (uint64_t)(small) << 48)
@@ -249,9 +274,16 @@ struct channel_entry *channel_entry_at(void *ring, const struct channel_shape *s
 struct channel_entry *channel_copy_at(void *ring, const struct channel_shape *s, uint32_t ticket);
 /* Of an entry, with the data that may be in it. */
 size_t channel_entry_size(const struct channel_shape *s);
-/* Of a message, what may lie far; 0: nothing. Only where that is not 0 there is such a place. */
+/* Of a message, what may lie far; 0: nothing. Only where that is not 0 there is such a place: the
+ * further buffers that it may have, then data. */
 size_t channel_far_size(const struct channel_shape *s);
+size_t channel_far_data(const struct channel_shape *s); /* where they begin */
 unsigned char *channel_far_at(void *ring, const struct channel_shape *s, uint32_t ticket);
+/* How many buffers a message has at most. */
+static inline uint32_t channel_buffers(const struct channel_shape *s)
+{
+	return s->buffers ? s->buffers : 1;
+}
 struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t row);
 
 #endif

@@ -126,6 +126,37 @@ bool ring_consumer_ack(struct ring_consumer *c, uint32_t row, uint64_t member, u
 	return true;
 }
 
+static void ack_further(struct ring_consumer *c, struct ring_source *s,
+			const struct ring_further *further, uint32_t n, struct ring_fence fence,
+			uint32_t kept)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t ticket = further[i].ticket;
+
+		if (s->tickets[ticket].version != further[i].version || further[i].version == 0)
+			continue;
+		s->tickets[ticket].version = 0;
+		ring_write_ack(c, s, ticket, further[i].version, fence, kept & 1u << i);
+	}
+}
+
+/* The message is acknowledged last: whoever sees that sees what is said of the others. */
+bool ring_consumer_ack_several(struct ring_consumer *c, uint32_t row, uint64_t member,
+			       uint32_t ticket, uint32_t version, struct ring_fence fence,
+			       bool retained, const struct ring_further *further, uint32_t n,
+			       uint32_t kept)
+{
+	struct ring_source *s = &c->sources[row];
+	bool held;
+
+	if (s->member == member && !MUTATION(acknowledge_further_last))
+		ack_further(c, s, further, n, fence, kept);
+	held = ring_consumer_ack(c, row, member, ticket, version, fence, retained);
+	if (s->member == member && MUTATION(acknowledge_further_last))
+		ack_further(c, s, further, n, fence, kept);
+	return held;
+}
+
 bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
 			  uint32_t version, bool retained)
 {

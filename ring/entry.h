@@ -30,7 +30,7 @@ static inline void ring_entry_store(struct channel_entry *e, const struct ring_m
 	ring_store(&e->value, m->fence.value);
 	ring_store(&e->version, version);
 	ring_store(&e->ticket, ticket);
-	ring_store(&e->timeline, (uint16_t)m->fence.slot);
+	ring_store(&e->timeline, CHANNEL_TIMELINE(m->fence.slot, m->n_further));
 }
 
 /* All but its data. */
@@ -47,6 +47,7 @@ static inline void ring_entry_load(const struct channel_entry *e, struct ring_me
 	out->fence.slot = ring_load(&e->timeline);
 	out->version = ring_load(&e->version);
 	out->ticket = ring_load(&e->ticket);
+	out->n_further = 0;
 	out->offset = CHANNEL_LARGE(offset_data_size);
 	out->data_size = CHANNEL_SMALL(offset_data_size);
 	out->size = CHANNEL_LARGE(size_deliveries);

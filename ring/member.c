@@ -327,6 +327,22 @@ static bool has_fence(const struct ring_producer *p, uint32_t ticket, uint64_t m
 	return false;
 }
 
+void ring_producer_add_tickets(const struct ring_producer *p, uint32_t ticket, unsigned char *bits)
+{
+	uint16_t each = (uint16_t)ticket;
+
+	do
+		bits[each / 8] |= (unsigned char)(1u << each % 8);
+	while (ring_next_further(p, &each));
+}
+
+static void retain_all(struct ring_producer *p, uint16_t ticket)
+{
+	do
+		p->tickets[ticket].retained |= !MUTATION(recycle_abandoned);
+	while (ring_next_further(p, &ticket));
+}
+
 void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, uint64_t member,
 			     unsigned char *bits)
 {
@@ -335,13 +351,13 @@ void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, u
 	for (uint32_t ticket = 0; ticket < p->shape.in_flight; ticket++)
 		if (p->tickets[ticket].list != LIST_FREE &&
 		    (p->tickets[ticket].pending & bit || has_fence(p, ticket, member)))
-			bits[ticket / 8] |= (unsigned char)(1u << ticket % 8);
+			ring_producer_add_tickets(p, ticket, bits);
 }
 
 void ring_producer_abandon(struct ring_producer *p, uint32_t consumer)
 {
 	for (uint32_t ticket = 0; ticket < p->shape.in_flight; ticket++)
 		if (p->tickets[ticket].pending & RING_BIT(consumer))
-			p->tickets[ticket].retained |= !MUTATION(recycle_abandoned);
+			retain_all(p, (uint16_t)ticket);
 	ring_producer_dismiss(p, consumer, true);
 }

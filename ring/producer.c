@@ -79,6 +79,7 @@ int ring_producer_new(const struct channel_shape *shape, enum channel_layout lay
 	p->stride = ring_stride(ring, shape);
 	p->shared_tickets = channel_ticket_at(ring, shape, 0);
 	p->far_size = channel_far_size(shape);
+	p->wanted = 1;
 	p->far = p->far_size ? channel_far_at(ring, shape, 0) : NULL;
 	p->ordered = ring_can_be_ordered();
 	atomic_store_explicit(&p->header->heeds, CHANNEL_HEEDS_REJECTIONS | CHANNEL_HEEDS_LATEST,
@@ -171,27 +172,37 @@ void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_
 	ring_entry_load(copy, out);
 	out->ticket = ticket;
 	/* in our own page, or memory */
-	out->data = ring_is_far(out->data_size) ? p->far + ticket * p->far_size : copy->data;
+	out->data = copy->data;
+	if (ring_is_far(out->data_size))
+		out->data = p->far + ticket * p->far_size + channel_far_data(&p->shape);
+}
+
+static uint32_t next_version(const struct ring_producer *p, uint16_t ticket)
+{
+	uint32_t version = p->tickets[ticket].version + 1;
+
+	return version == 0 ? 1 : version;
 }
 
 /* Who was left behind, or is late where it was dropped, may still read what was there before. */
 static __attribute__((noinline)) void store_far(struct ring_producer *p, uint16_t ticket,
 						const struct ring_message *m)
 {
-	ring_store_data(p->far + ticket * p->far_size, m->data, m->data_size);
+	ring_store_data(p->far + ticket * p->far_size + channel_far_data(&p->shape), m->data,
+			m->data_size);
 }
 
 /* @deliveries: of a queue. */
-static uint16_t take_ticket(struct ring_producer *p, const struct ring_message *m, void *reference,
-			    uint32_t deliveries)
+static inline __attribute__((always_inline)) uint16_t take_ticket(struct ring_producer *p,
+								  const struct ring_message *m,
+								  void *reference,
+								  uint32_t deliveries)
 {
 	uint16_t ticket = ring_take_free(p);
 	struct channel_ticket *shared = &p->shared_tickets[ticket];
 	struct ring_ticket *t = &p->tickets[ticket];
-	uint32_t version = t->version + 1;
+	uint32_t version = next_version(p, ticket);
 
-	if (version == 0)
-		version = 1;
 	ring_show_in_flight(p);
 	*t = (struct ring_ticket){
 	    .version = version,
@@ -239,18 +250,20 @@ static bool lacks_consumers(struct ring_producer *p)
 }
 
 /* 0, -EAGAIN or -ENOENT. */
-static int find_place(struct ring_producer *p, uint32_t target, uint32_t *lane)
+static inline __attribute__((always_inline)) int find_place(struct ring_producer *p,
+							    uint32_t target, uint32_t tickets,
+							    uint32_t *lane)
 {
 	int r;
 
 	p->full.for_consumers = lacks_consumers(p);
-	p->full.for_tickets = !p->full.for_consumers && p->n_free == 0;
+	p->full.for_tickets = !p->full.for_consumers && p->n_free < tickets;
 	p->full.target = target;
 	if (p->full.for_consumers)
 		return -EAGAIN;
 	if (p->shape.mode == CHANNEL_BROADCAST) {
 		ring_look_for_desertion(p);
-		if (p->n_free > 0 && ring_is_known_to_have_room(p, 0)) {
+		if (p->n_free >= tickets && ring_is_known_to_have_room(p, 0)) {
 			*lane = 0;
 			return 0;
 		}
@@ -259,6 +272,8 @@ static int find_place(struct ring_producer *p, uint32_t target, uint32_t *lane)
 		p->full.comes_back = ring_pass_over_for_ticket(p);
 		if ((ring_drops(p) || ring_is_deserted_broadcast(p)) && p->lists[LIST_DONE].n == 0)
 			ring_drop_for_ticket(p);
+		/* of several, more have to give way than one */
+		p->full.comes_back |= tickets > 1 && p->lists[LIST_DONE].n > 0;
 		return -EAGAIN;
 	}
 	r = ring_find_room(p, target, lane);
@@ -271,7 +286,7 @@ int ring_producer_look_for_room(struct ring_producer *p, uint32_t target)
 {
 	uint32_t lane;
 
-	return find_place(p, target, &lane);
+	return find_place(p, target, p->wanted, &lane);
 }
 
 int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
@@ -283,9 +298,11 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 
 	if (!is_sound(p, m))
 		return -EINVAL;
-	r = find_place(p, target, &lane);
-	if (r < 0)
+	r = find_place(p, target, 1, &lane);
+	if (r < 0) {
+		p->wanted = 1;
 		return r;
+	}
 	ticket = take_ticket(p, m, reference, deliveries);
 	p->sent++;
 	ring_sleeper_goes_on(&p->sleeper);
@@ -305,6 +322,72 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 	}
 	ring_append(p, lane, ticket);
 	put(p, lane, ticket, m, deliveries);
+	return 0;
+}
+
+static bool are_sound(const struct ring_producer *p, const struct ring_message *m)
+{
+	if (!is_sound(p, m) || m->buffer == 0 || m->n_further >= channel_buffers(&p->shape))
+		return false;
+	for (uint32_t i = 0; i < m->n_further; i++)
+		if (m->further[i].buffer == 0 ||
+		    (m->further[i].offset | m->further[i].size) >> 48 != 0)
+			return false;
+	return true;
+}
+
+/* A ticket for each of the further buffers, which are there before the message's own is in use. The
+ * message's, which the next ticket taken will be. */
+static __attribute__((noinline)) uint16_t take_further(struct ring_producer *p,
+						       const struct ring_message *m)
+{
+	uint16_t first = ring_peek_free(p, m->n_further), last = first,
+		 tickets[CHANNEL_BUFFERS_MAX];
+	struct channel_further *to = (void *)(p->far + first * p->far_size);
+
+	for (uint32_t i = 0; i < m->n_further; i++) {
+		const struct ring_further *f = &m->further[i];
+		struct ring_message alone = {.buffer = f->buffer};
+
+		tickets[i] = take_ticket(p, &alone, NULL, 1);
+		p->number--; /* it is no message */
+		p->tickets[tickets[i]].list = LIST_FURTHER;
+		ring_store(&to[i].ticket, CHANNEL_FURTHER(tickets[i], next_version(p, first),
+							  p->tickets[tickets[i]].version));
+		ring_store(&to[i].buffer, f->buffer);
+		ring_store(&to[i].segment, f->segment);
+		ring_store(&to[i].offset, f->offset);
+		ring_store(&to[i].size, f->size);
+	}
+	for (uint32_t i = m->n_further; i-- > 0; last = tickets[i])
+		p->tickets[tickets[i]].further = i + 1 < m->n_further ? (uint16_t)(last + 1) : 0;
+	return m->n_further > 0 ? (uint16_t)(last + 1) : 0;
+}
+
+int ring_producer_send_several(struct ring_producer *p, const struct ring_message *m,
+			       uint32_t target, void *reference)
+{
+	uint32_t lane;
+	uint16_t ticket, further;
+	int r;
+
+	if (m->n_further == 0)
+		return ring_producer_send(p, m, target, reference);
+	if (p->shape.mode != CHANNEL_BROADCAST || !are_sound(p, m))
+		return -EINVAL;
+	p->wanted = 1 + m->n_further;
+	r = find_place(p, target, p->wanted, &lane);
+	if (r < 0)
+		return r;
+	further = take_further(p, m);
+	ticket = take_ticket(p, m, reference, 1);
+	p->tickets[ticket].further = further;
+	p->wanted = 1;
+	p->sent++;
+	ring_sleeper_goes_on(&p->sleeper);
+	p->tickets[ticket].pending = p->consumers.admitted;
+	ring_append(p, lane, ticket);
+	put(p, lane, ticket, m, 1);
 	return 0;
 }
 
@@ -519,6 +602,16 @@ static uint32_t count_unclaimed(const struct ring_producer *p)
 	return n;
 }
 
+/* Of a message; one without is counted as one. */
+static uint32_t count_buffers(const struct ring_producer *p, uint16_t ticket)
+{
+	uint32_t n = 1;
+
+	while (ring_next_further(p, &ticket))
+		n++;
+	return n;
+}
+
 static uint32_t only_for_who_comes(const struct ring_producer *p)
 {
 	uint32_t n = 0;
@@ -529,7 +622,8 @@ static uint32_t only_for_who_comes(const struct ring_producer *p)
 
 		if (p->shape.history == 0 || !ring_is_history(p, t))
 			break;
-		n += t->pending == 0 && !ring_is_unclaimed(p, t);
+		if (t->pending == 0 && !ring_is_unclaimed(p, t))
+			n += count_buffers(p, ticket);
 	}
 	return n;
 }

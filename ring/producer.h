@@ -26,6 +26,7 @@ enum {
 	LISTS,
 	LIST_RETURNED, /* reclaimed, not retired */
 	LIST_FREE,
+	LIST_FURTHER, /* of a buffer that goes with another one's message */
 };
 
 #define TICKET_NONE UINT16_MAX
@@ -39,6 +40,7 @@ struct ring_ticket {
 	void *reference;
 	uint32_t version;
 	uint16_t next, previous;
+	uint16_t further; /* the ticket of the message's next buffer, + 1; 0: there is none */
 	uint8_t list;
 	uint8_t n_fences; /* in `fences`: of those who have acknowledged it */
 	uint8_t consumer; /* not in broadcast: whose lane it is in */
@@ -102,6 +104,7 @@ struct ring_producer {
 		bool comes_back;    /* one was only in use for who gets the latest alone */
 		uint32_t target;    /* to whom the message was to go */
 	} full;
+	uint32_t wanted;   /* tickets, by the message that was refused last */
 	uint32_t wait_for; /* nothing is sent while fewer consumers than this are there */
 	uint64_t untold;   /* broadcast: dropped since the last one left, for who comes to know */
 
@@ -155,6 +158,15 @@ static inline bool ring_is_history(const struct ring_producer *p, const struct r
 	       t->sequence + p->shape.history >= p->lanes[0].tail;
 }
 
+/* The next of a message's tickets; false: it was the last. */
+static inline bool ring_next_further(const struct ring_producer *p, uint16_t *ticket)
+{
+	uint16_t next = p->tickets[*ticket].further;
+
+	*ticket = (uint16_t)(next - 1);
+	return next != 0;
+}
+
 static inline bool ring_drops(const struct ring_producer *p)
 {
 	return p->shape.when_full == SHARE_FULL_DROP;
@@ -167,6 +179,12 @@ static inline uint16_t ring_take_free(struct ring_producer *p)
 	p->first_free = p->first_free + 1 < p->shape.in_flight ? p->first_free + 1 : 0;
 	p->n_free--;
 	return ticket;
+}
+
+/* The one that is taken after so many others. */
+static inline uint16_t ring_peek_free(const struct ring_producer *p, uint32_t others)
+{
+	return p->free[(p->first_free + others) % p->shape.in_flight];
 }
 
 static inline void ring_put_free(struct ring_producer *p, uint16_t ticket)

@@ -19,15 +19,81 @@
 #include "ring/consumer.h"
 #include "ring/entry.h"
 
-/* Of a message whose data do not lie in its entry: whether it is sound, and then they are copied.
- */
-static __attribute__((noinline)) bool load_far(const struct ring_consumer *c,
-					       const struct ring_source *s, struct ring_message *m)
+static bool drops(const struct ring_consumer *c)
 {
-	if (!s->far || !ring_is_far(m->data_size) || m->ticket >= c->shape.in_flight ||
-	    !ring_is_sound(m, c->shape.data_max))
+	return c->shape.when_full == SHARE_FULL_DROP;
+}
+
+static const unsigned char *far_of(const struct ring_consumer *c, const struct ring_source *s,
+				   uint32_t ticket)
+{
+	return s->far + ticket * c->far_size;
+}
+
+/* Of a message in this position of a lane, that is not for us: what is read of it by others than
+ * its entry says may be another one's. */
+static bool is_passed(const struct ring_consumer *c, const struct ring_source *s, uint64_t position)
+{
+	uint64_t head = 0;
+
+	if (drops(c))
+		head = atomic_load_explicit(&s->lane->head, memory_order_acquire);
+	if (c->latest && head <= position)
+		head = atomic_load_explicit(&s->admission->head, memory_order_acquire);
+	return head > position;
+}
+
+/* The further buffers of a message; false: they are none, or those of another one. */
+static bool load_further(const struct ring_consumer *c, const struct ring_source *s,
+			 struct ring_message *m)
+{
+	const struct channel_further *from = (const void *)far_of(c, s, m->ticket);
+
+	for (uint32_t i = 0; i < m->n_further; i++) {
+		struct ring_further *to = &m->further[i];
+		uint64_t word = ring_load(&from[i].ticket);
+
+		*to = (struct ring_further){
+		    .buffer = ring_load(&from[i].buffer),
+		    .segment = ring_load(&from[i].segment),
+		    .offset = ring_load(&from[i].offset),
+		    .size = ring_load(&from[i].size),
+		    .ticket = (uint16_t)word,
+		    .version = (uint32_t)(word >> 32),
+		};
+		if (to->version == 0 || to->ticket >= c->shape.in_flight || to->buffer == 0 ||
+		    (to->offset | to->size) >> 48 != 0 ||
+		    (uint16_t)(word >> 16) != (uint16_t)m->version)
+			return false;
+	}
+	return true;
+}
+
+/* Of a message that does not lie in its entry alone: whether it is sound, and then the rest of it
+ * is copied. */
+static __attribute__((noinline)) bool load_far(const struct ring_consumer *c,
+					       const struct ring_source *s,
+					       const struct channel_entry *e, uint64_t sequence,
+					       struct ring_message *m)
+{
+	uint32_t timeline = m->fence.slot;
+
+	m->fence.slot = CHANNEL_SLOT(timeline);
+	m->n_further = CHANNEL_MORE(timeline);
+	if (!s->far || m->ticket >= c->shape.in_flight || !ring_is_sound(m, c->shape.data_max) ||
+	    m->n_further >= channel_buffers(&c->shape) || (m->n_further > 0 && m->buffer == 0))
 		return false;
-	ring_load_data(m->data, s->far + m->ticket * c->far_size, m->data_size);
+	if (!load_further(c, s, m)) {
+		atomic_thread_fence(memory_order_acquire);
+		m->n_further = 0; /* it is left out when it was taken */
+		return sequence > 0 && is_passed(c, s, sequence - 1) &&
+		       !MUTATION(passed_is_nonsense);
+	}
+	if (ring_is_far(m->data_size))
+		ring_load_data(m->data, far_of(c, s, m->ticket) + channel_far_data(&c->shape),
+			       m->data_size);
+	else
+		ring_load_data(m->data, e->data, m->data_size);
 	return true;
 }
 
@@ -48,7 +114,7 @@ static inline enum ring_entry_state read_entry(const struct ring_consumer *c,
 	if (sound)
 		ring_load_data(out->data, e->data, out->data_size);
 	else
-		sound = load_far(c, s, out);
+		sound = load_far(c, s, e, sequence, out);
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&e->sequence, memory_order_relaxed) != sequence)
 		return NOT_THERE;
@@ -95,11 +161,6 @@ static void set_next(struct ring_consumer *c, struct ring_source *s, uint64_t ne
 	c->moved |= s->bit;
 }
 
-static bool drops(const struct ring_consumer *c)
-{
-	return c->shape.when_full == SHARE_FULL_DROP;
-}
-
 /*
  * The entry that should come is not there. 1: it was dropped, and we are past it; it was
  * overwritten only after the producer had seen that we had not taken it, so that there is nothing
@@ -129,6 +190,11 @@ static void give_back_unseen(struct ring_consumer *c, struct ring_source *s,
 			     const struct ring_message *m, bool to_others)
 {
 	s->tickets[m->ticket].version = 0;
+	for (uint32_t i = 0; i < m->n_further; i++) {
+		s->tickets[m->further[i].ticket].version = 0;
+		ring_write_ack(c, s, m->further[i].ticket, m->further[i].version,
+			       (struct ring_fence){0, 0}, false);
+	}
 	if (!to_others || c->shape.mode != CHANNEL_QUEUE || !ring_heeds_rejections(s) ||
 	    MUTATION(acknowledge_unseen)) {
 		ring_write_ack(c, s, m->ticket, m->version, (struct ring_fence){0, 0}, false);
@@ -185,6 +251,35 @@ static int keep(struct ring_consumer *c, struct ring_source *s, struct ring_mess
 	return (int)(n - dropped);
 }
 
+/* As hold(), of those behind the first. */
+static __attribute__((noinline)) bool hold_further(struct ring_source *s,
+						   const struct ring_message *m)
+{
+	uint32_t i = 0;
+
+	while (i < m->n_further && s->tickets[m->further[i].ticket].version == 0) {
+		s->tickets[m->further[i].ticket] =
+		    (struct ring_held){m->further[i].version, m->deliveries};
+		i++;
+	}
+	if (i == m->n_further)
+		return true;
+	while (i > 0)
+		s->tickets[m->further[--i].ticket].version = 0;
+	s->tickets[m->ticket].version = 0;
+	return false;
+}
+
+/* We have its tickets from here on. False, and nothing is so: some of them we have already, or it
+ * has one twice. To have one twice is nothing that could be acknowledged. */
+static inline bool hold(struct ring_source *s, const struct ring_message *m)
+{
+	if (s->tickets[m->ticket].version != 0)
+		return false;
+	s->tickets[m->ticket] = (struct ring_held){m->version, m->deliveries};
+	return __builtin_expect(m->n_further == 0, 1) || hold_further(s, m);
+}
+
 static bool is_data_alone(const struct ring_message *m)
 {
 	return m->buffer == 0 && m->fence.slot == 0;
@@ -203,14 +298,14 @@ static enum ring_entry_state read_run(struct ring_consumer *c, struct ring_sourc
 		uint64_t at = s->next + i;
 		enum ring_entry_state state = read_entry(c, s, entry_of(c, s, at), at + 1, m);
 
-		/* to have it twice is nothing that could be acknowledged */
 		if (state == COPIED && s->tickets[m->ticket].version != 0)
 			state = NONSENSE;
 		if (state != COPIED && i == 0)
 			return state;
 		if (state != COPIED || (i > 0 && !is_data_alone(m)))
 			break;
-		s->tickets[m->ticket] = (struct ring_held){m->version, m->deliveries};
+		if (!hold(s, m))
+			return NONSENSE; /* of several, so it is the first */
 		if (i == 0 && !is_data_alone(m))
 			n = 1;
 	}
@@ -241,6 +336,26 @@ static void lose(struct ring_consumer *c, struct ring_source *s, uint64_t n)
 	channel_add(&c->ledger->lost, n);
 }
 
+/* Of a message that was not received. */
+static void acknowledge_further(struct ring_consumer *c, struct ring_source *s,
+				const struct ring_message *m)
+{
+	const struct channel_further *from = (const void *)far_of(c, s, m->ticket);
+	uint32_t n = CHANNEL_MORE(m->fence.slot);
+
+	for (uint32_t i = 0; i < n && n < channel_buffers(&c->shape); i++) {
+		uint64_t word = ring_load(&from[i].ticket);
+		uint32_t ticket = (uint16_t)word;
+
+		/* another message's: that of @m is overwritten by now, so nobody waits for it */
+		if ((uint16_t)(word >> 16) != (uint16_t)m->version ||
+		    ticket >= c->shape.in_flight || s->tickets[ticket].version != 0)
+			continue;
+		ring_write_ack(c, s, ticket, (uint32_t)(word >> 32), (struct ring_fence){0, 0},
+			       false);
+	}
+}
+
 /* From @first up to @to, also what is below the head: whoever has raised that, and sees then that
  * we are beyond it, counts on us. It is said before we say that we are beyond these, so that nobody
  * waits for them, however long we take. What is not there any more was dropped for us for certain,
@@ -257,9 +372,12 @@ static void acknowledge_older(struct ring_consumer *c, struct ring_source *s, ui
 			continue;
 		ring_entry_load(e, &m);
 		atomic_thread_fence(memory_order_acquire);
-		if (atomic_load_explicit(&e->sequence, memory_order_relaxed) == first + 1 &&
-		    m.ticket < c->shape.in_flight && s->tickets[m.ticket].version == 0)
-			ring_write_ack(c, s, m.ticket, m.version, (struct ring_fence){0, 0}, false);
+		if (atomic_load_explicit(&e->sequence, memory_order_relaxed) != first + 1 ||
+		    m.ticket >= c->shape.in_flight || s->tickets[m.ticket].version != 0)
+			continue;
+		if (CHANNEL_MORE(m.fence.slot) > 0)
+			acknowledge_further(c, s, &m);
+		ring_write_ack(c, s, m.ticket, m.version, (struct ring_fence){0, 0}, false);
 	}
 }
 
@@ -290,12 +408,11 @@ static int take_latest(struct ring_consumer *c, struct ring_source *s, uint64_t 
 
 	if (state == NOT_THERE)
 		return 0;
-	if (state == NONSENSE || s->tickets[out->ticket].version != 0)
+	if (state == NONSENSE || !hold(s, out))
 		return is_left_behind(c, s) ? -ESTALE : -EPROTO;
 	if (tail > c->shape.depth && first < tail - c->shape.depth)
 		first = tail - c->shape.depth;
 	acknowledge_older(c, s, first, tail - 1);
-	s->tickets[out->ticket] = (struct ring_held){out->version, out->deliveries};
 	channel_add(&c->ledger->received, 1);
 	set_next(c, s, tail);
 	r = keep_latest(c, s, out);
@@ -435,7 +552,7 @@ static bool copy_data(const struct ring_consumer *c, const struct ring_source *s
 		      const struct channel_entry *e, struct ring_message *out)
 {
 	if (out->ticket >= c->shape.in_flight || !ring_is_sound(out, c->near))
-		return load_far(c, s, out);
+		return load_far(c, s, e, 0, out);
 	ring_load_data(out->data, e->data, out->data_size);
 	return true;
 }

@@ -20,6 +20,12 @@ struct ring_fence {
 	uint64_t value;
 };
 
+/* A buffer of a message behind its first one. */
+struct ring_further {
+	uint64_t buffer, segment, offset, size;
+	uint32_t ticket, version; /* of its own */
+};
+
 struct ring_message {
 	uint64_t number;
 	uint64_t buffer; /* 0: none, and then the next three are 0 */
@@ -31,6 +37,9 @@ struct ring_message {
 	uint32_t data_size;
 	unsigned char *data; /* of a message to be sent: where its data are; to be received: where
 			      * they go, with room for `data_max` of the shape */
+	uint32_t n_further;  /* buffers behind the first one */
+	struct ring_further *further; /* the same as with `data`: room for one less than `buffers`
+				       * of the shape. Only where that is more than 1 */
 };
 
 /* ------------------------------------------------------------------------------------------- */
@@ -96,6 +105,8 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
  * has not acknowledged, or has with a fence. @bits: bit by ticket, zeros for all `in_flight`. */
 void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, uint64_t member,
 			     unsigned char *bits);
+/* Those of the message whose ticket this is. */
+void ring_producer_add_tickets(const struct ring_producer *p, uint32_t ticket, unsigned char *bits);
 /* Somebody else looks after what this consumer, which does not count any more, has not
  * acknowledged: it is as if it had leases on that. Then it is dismissed as @safe. */
 void ring_producer_abandon(struct ring_producer *p, uint32_t consumer);
@@ -113,7 +124,11 @@ void ring_producer_abandon(struct ring_producer *p, uint32_t consumer);
  */
 int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
 		       void *reference);
-/* Whether that would find room now: 0, -EAGAIN or -ENOENT, as that says. */
+/* The same of a message that may have several buffers: each takes a ticket. */
+int ring_producer_send_several(struct ring_producer *p, const struct ring_message *m,
+			       uint32_t target, void *reference);
+/* Whether there is room now for as many buffers as the message had that was refused last: 0,
+ * -EAGAIN or -ENOENT, as that says. */
 int ring_producer_look_for_room(struct ring_producer *p, uint32_t target);
 
 /* Bit by consumer slot: those that sleep on their doorbell, which is the caller's to ring. Those
@@ -180,6 +195,10 @@ struct ring_return {
 	struct ring_owned_fence fences[CHANNEL_MEMBERS_MAX]; /* the counts of their owners are the
 							      * caller's to lower from now on */
 	struct ring_message *message; /* it and its data are valid until the next call */
+	/* The message's buffers behind the first one, in their order: whether somebody has a lease
+	 * of it. Fences and `ticket` are those of all. */
+	uint32_t n_further;
+	bool further_retained[CHANNEL_BUFFERS_MAX - 1];
 };
 /*
  * The next one: true when there was one. Amortized constant, however many are in flight: a call
@@ -258,6 +277,12 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
  * ring_consumer_wake(). */
 bool ring_consumer_ack(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
 		       uint32_t version, struct ring_fence fence, bool retained);
+/* The same of a message that has such further buffers; @kept: bit by bit, those of which the
+ * consumer has a lease. Those that are not held of @member are left out. */
+bool ring_consumer_ack_several(struct ring_consumer *c, uint32_t row, uint64_t member,
+			       uint32_t ticket, uint32_t version, struct ring_fence fence,
+			       bool retained, const struct ring_further *further, uint32_t n,
+			       uint32_t kept);
 /* Queue: gives the message back, when all work on it is done: somebody else gets it, or this one
  * once more. False as above. */
 bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,

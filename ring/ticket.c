@@ -167,6 +167,20 @@ static bool observe_rejection(struct ring_producer *p, uint16_t ticket, uint32_t
 	return true;
 }
 
+/* Who has acknowledged the message has said before what it keeps of the others. */
+static __attribute__((noinline)) void observe_further(struct ring_producer *p, uint16_t ticket,
+						      const struct ring_peer *peer)
+{
+	while (ring_next_further(p, &ticket)) {
+		uint64_t word =
+		    atomic_load_explicit(&peer->row->acks[ticket].word, memory_order_relaxed);
+
+		if (word >> 32 == p->tickets[ticket].version && word & CHANNEL_ACK_RETAINED &&
+		    !MUTATION(forget_further_retained))
+			p->tickets[ticket].retained = true;
+	}
+}
+
 bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consumer)
 {
 	struct ring_ticket *t = &p->tickets[ticket];
@@ -201,6 +215,8 @@ bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consume
 		    .owner = peer->owner, .fence = {.slot = flags, .value = value}};
 		peer->owner->fences++;
 	}
+	if (t->further)
+		observe_further(p, ticket, peer);
 	return true;
 }
 
@@ -242,6 +258,9 @@ static bool take_done(struct ring_producer *p, struct ring_return *out)
 		out->message = &p->aside;
 		channel_add(&p->header->set_aside, 1);
 	}
+	out->n_further = 0;
+	for (uint16_t further = ticket; ring_next_further(p, &further);)
+		out->further_retained[out->n_further++] = p->tickets[further].retained;
 	out->n = t->n_fences;
 	for (uint32_t i = 0; i < out->n; i++)
 		out->fences[i] = ring_fences_of(p, ticket)[i];
@@ -398,11 +417,24 @@ uint32_t ring_producer_retire_plain(struct ring_producer *p, uint32_t limit, voi
 	return n;
 }
 
+static __attribute__((noinline)) void retire_further(struct ring_producer *p, uint16_t ticket)
+{
+	for (bool more = ring_next_further(p, &ticket); more;) {
+		uint16_t each = ticket;
+
+		more = ring_next_further(p, &ticket);
+		atomic_store_explicit(&p->shared_tickets[each].buffer, 0, memory_order_release);
+		ring_put_free(p, each);
+	}
+}
+
 void ring_producer_retire(struct ring_producer *p, uint32_t ticket)
 {
 	if (ticket >= p->shape.in_flight || p->tickets[ticket].list != LIST_RETURNED)
 		return;
 	atomic_store_explicit(&p->shared_tickets[ticket].buffer, 0, memory_order_release);
+	if (__builtin_expect(p->tickets[ticket].further != 0, 0))
+		retire_further(p, (uint16_t)ticket);
 	ring_put_free(p, (uint16_t)ticket);
 	ring_show_in_flight(p);
 }

@@ -35,8 +35,8 @@
 #define WIRE_VERSION_ADOPT 8
 /* The version from which on a consumer may get the latest message alone. */
 #define WIRE_VERSION_LATEST 8
-/* The version from which on a message may carry more than 256 bytes. */
-#define WIRE_VERSION_FAR_DATA 8
+/* The version from which on a message may carry more than 256 bytes, and several buffers. */
+#define WIRE_VERSION_FAR 8
 
 /*
  * From WELCOME on each packet to a client ends with its number: a u64 behind the bytes of the
@@ -452,13 +452,15 @@
 	V(M, name, 255, 6, "of the channel")                                                \
 	V(M, pool, 255, 6, "name of the pool; empty: what the channel has, or \"default\"") \
 	F(M, u32, history, 6, "messages of a producer for consumers to come")               \
-	F(M, u32, reserved, 6, "0")
-#define WIRE_FIELDS_channel(F, V, M)                           \
-	F(M, u64, member, 6, "identifier of the membership")   \
-	F(M, u64, pool, 6, "identifier of the channel's pool") \
-	F(M, u32, slot, 6, "of a consumer; 0")                 \
-	F(M, u32, layout, 6, "enum channel_layout")            \
-	V(M, shape, 36, 6, "struct channel_shape")
+	F(M, u32, reserved, 6, "0")                                                         \
+	F(M, u32, buffers, 8, "of a message, at most")
+#define WIRE_FIELDS_channel(F, V, M)                                        \
+	F(M, u64, member, 6, "identifier of the membership")                \
+	F(M, u64, pool, 6, "identifier of the channel's pool")              \
+	F(M, u32, slot, 6, "of a consumer; 0")                              \
+	F(M, u32, layout, 6, "enum channel_layout")                         \
+	V(M, shape, 36, 6, "struct channel_shape, but for its last member") \
+	F(M, u32, buffers, 8, "that last member")
 #define WIRE_FIELDS_channel_ready(F, V, M) F(M, u64, member, 6, "identifier of the membership")
 #define WIRE_FIELDS_channel_sync(F, V, M)                    \
 	F(M, u64, member, 6, "identifier of the membership") \

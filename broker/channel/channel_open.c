@@ -70,6 +70,7 @@ static void choose_shape(const struct wire_channel_open *m, struct channel_shape
 	    .consumers = or_default(m->consumers, CHANNEL_MEMBERS_MAX),
 	    .deliveries = or_default(m->deliveries, DEFAULT_DELIVERIES),
 	    .history = m->history,
+	    .buffers = or_default(m->buffers, 1),
 	};
 	out->rows = choose_rows(out->in_flight, *producers);
 }
@@ -92,8 +93,22 @@ static bool check_shape(struct request *r, const struct channel_shape *s, uint32
 	    !check_range(r, "data_max", s->data_max, CHANNEL_DATA_MAX) ||
 	    !check_range(r, "producers", producers, CHANNEL_MEMBERS_MAX) ||
 	    !check_range(r, "consumers", s->consumers, CHANNEL_MEMBERS_MAX) ||
-	    !check_range(r, "deliveries", s->deliveries, CHANNEL_DELIVERIES_MAX))
+	    !check_range(r, "deliveries", s->deliveries, CHANNEL_DELIVERIES_MAX) ||
+	    !check_range(r, "buffers", s->buffers, CHANNEL_BUFFERS_MAX))
 		return false;
+	if (s->buffers > 1 && s->mode != CHANNEL_BROADCAST) {
+		request_fail(r, SHARE_ENOTSUP,
+			     "messages of several buffers are for broadcasts: what a queue does "
+			     "with a message whose producer is gone is known for one buffer only");
+		return false;
+	}
+	if (s->buffers > 1 && (s->history + 1) * s->buffers > s->in_flight) {
+		request_fail(r, SHARE_EINVAL,
+			     "messages of %u buffers and a history of %u take an in_flight of %u, "
+			     "which counts buffers, and not %u",
+			     s->buffers, s->history, (s->history + 1) * s->buffers, s->in_flight);
+		return false;
+	}
 	if (s->history > 0 &&
 	    (s->mode != CHANNEL_BROADCAST || s->history > s->depth || s->history >= s->in_flight)) {
 		request_fail(r, SHARE_EINVAL,
@@ -150,6 +165,7 @@ static bool check_same(struct request *r, const struct channel *ch)
 	    {"consumers", ch->shape.consumers, m->consumers, NULL},
 	    {"deliveries", ch->shape.deliveries, m->deliveries, NULL},
 	    {"history", ch->shape.history, m->history, NULL},
+	    {"buffers", channel_buffers(&ch->shape), m->buffers, NULL},
 	};
 	bool service = m->flags & WIRE_CHANNEL_SERVICE;
 	char is[TEXT_MAX], wanted[TEXT_MAX];
@@ -253,7 +269,8 @@ static uint32_t count_latest(const struct channel *ch)
 static bool check_latest(struct request *r, const struct channel *ch)
 {
 	uint32_t others = count_latest(ch), history = ch->shape.history;
-	uint32_t least = history + CHANNEL_LATEST_HELD * (others + 1) + 1;
+	uint32_t buffers = channel_buffers(&ch->shape);
+	uint32_t least = (history + CHANNEL_LATEST_HELD * (others + 1) + 1) * buffers;
 
 	if (ch->shape.mode != CHANNEL_BROADCAST) {
 		request_fail(r, SHARE_EINVAL,
@@ -276,22 +293,25 @@ static bool check_latest(struct request *r, const struct channel *ch)
 static bool check_far(struct request *r, const struct channel *ch)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
+	uint32_t data_max = ch->shape.data_max, buffers = channel_buffers(&ch->shape);
 
 	if (channel_far_size(&ch->shape) == 0)
 		return true;
-	if (r->client->version < WIRE_VERSION_FAR_DATA) {
+	if (r->client->version < WIRE_VERSION_FAR) {
 		request_fail(r, SHARE_ENOTSUP,
-			     "a message of channel '%s' carries up to %u bytes, and this process "
-			     "has an earlier version of the library, which knows no more than %d",
-			     ch->name, ch->shape.data_max, CHANNEL_DATA_NEAR);
+			     "a message of channel '%s' carries up to %u bytes and %u buffers, and "
+			     "this process has an earlier version of the library, which knows no "
+			     "more than %d and 1",
+			     ch->name, data_max, buffers, CHANNEL_DATA_NEAR);
 		return false;
 	}
-	if (m->role != SHARE_CONSUMER || m->data_max != 0)
+	if (m->role != SHARE_CONSUMER || ((data_max <= CHANNEL_DATA_NEAR || m->data_max != 0) &&
+					  (buffers == 1 || m->buffers != 0)))
 		return true;
 	request_fail(r, SHARE_EEXIST,
-		     "a message of channel '%s' carries up to %u bytes, and a consumer gets more "
-		     "than %d only if it has said so (data_max)",
-		     ch->name, ch->shape.data_max, CHANNEL_DATA_NEAR);
+		     "a message of channel '%s' carries up to %u bytes and %u buffers, and a "
+		     "consumer gets more than %d and 1 only if it has said so (data_max, buffers)",
+		     ch->name, data_max, buffers, CHANNEL_DATA_NEAR);
 	return false;
 }
 
@@ -324,7 +344,8 @@ static void join(struct request *r, struct channel *ch)
 	    .member = member->id,
 	    .pool = ch->pool->id,
 	    .slot = member->as_consumer.slot,
-	    .shape = {&ch->shape, sizeof(ch->shape)},
+	    .shape = {&ch->shape, CHANNEL_SHAPE_SENT},
+	    .buffers = channel_buffers(&ch->shape),
 	    .layout = ch->layout,
 	};
 	request_reply(r, &reply, (const int[]){member->page.fd, ch->control_fd, member->doorbell},

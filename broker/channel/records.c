@@ -55,7 +55,7 @@ static void channel_fields(struct record *r, void *object)
 
 	record_u64(r, &ch->id);
 	record_pool(r, &ch->pool);
-	record_bytes(r, &ch->shape, sizeof(ch->shape), sizeof(uint32_t));
+	record_bytes(r, &ch->shape, CHANNEL_SHAPE_SENT, sizeof(uint32_t));
 	record_u32(r, &ch->producers);
 	record_flag(r, &ch->service);
 	record_control(r, ch);
@@ -66,6 +66,7 @@ static void channel_fields(struct record *r, void *object)
 	if (record_has(r, 1)) {
 		record_u64(r, &ch->orphans.lost);
 		record_u64(r, &ch->orphans.untold);
+		record_u32(r, &ch->shape.buffers);
 	}
 }
 

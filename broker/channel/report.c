@@ -371,12 +371,13 @@ json_t *channel_report(const struct channel *ch, int *looks)
 	}
 	return json_pack(
 	    "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-	    "s:I, s:o}",
+	    "s:I, s:I, s:o}",
 	    "channel", json_stringn(ch->name, ch->size), "pool", ch->pool->name, "mode",
 	    channel_mode_name(ch->shape.mode), "when_full",
 	    channel_when_full_name(ch->shape.when_full), "depth", (json_int_t)ch->shape.depth,
 	    "in_flight", (json_int_t)ch->shape.in_flight, "data_max",
-	    (json_int_t)ch->shape.data_max, "history", (json_int_t)ch->shape.history, "producers",
+	    (json_int_t)ch->shape.data_max, "buffers", (json_int_t)channel_buffers(&ch->shape),
+	    "history", (json_int_t)ch->shape.history, "producers",
 	    (json_int_t)channel_count(ch, SHARE_PRODUCER), "producers_max",
 	    (json_int_t)ch->producers, "consumers", (json_int_t)channel_count(ch, SHARE_CONSUMER),
 	    "consumers_max", (json_int_t)ch->shape.consumers, "kept_buffers", (json_int_t)buffers,

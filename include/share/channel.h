@@ -182,8 +182,11 @@ typedef struct share_channel_options {
 	 * when one of them goes, the producer waits for the next one. A bridge is one consumer. 0:
 	 * none is waited for. */
 	uint32_t wait_for;
-	/** How many buffers a message carries at most. 1: this version of the library knows no
-	 * messages of several, and answers SHARE_EINVAL for more. */
+	/** How many buffers a message carries at most, up to 32; 1. More than 1 is for a broadcast,
+	 * SHARE_ENOTSUP otherwise. Each takes one of `in_flight`, which has to be at least
+	 * `buffers` times one more than `history` and two for each SHARE_CHANNEL_LATEST. A consumer
+	 * has to say it as well, else it gets SHARE_EEXIST, as its program may look at `buffer`
+	 * alone. */
 	uint32_t buffers;
 	uint32_t reserved; /**< 0, else SHARE_EINVAL */
 } share_channel_options;
@@ -213,8 +216,9 @@ typedef struct share_channel_options {
  * @retval SHARE_EEXIST  there is a channel of that name, and it is not what was asked for, or this
  *                       user may not use it, or it belongs to a service
  * @retval SHARE_EQUOTA  this user has as many channels as it may
- * @retval SHARE_ENOTSUP SHARE_CHANNEL_WRITABLE in a pool that scrubs; SHARE_CHANNEL_LATEST, or a
- *                       `data_max` of more than 256, with a broker of an older version
+ * @retval SHARE_ENOTSUP SHARE_CHANNEL_WRITABLE in a pool that scrubs; SHARE_CHANNEL_LATEST, more
+ *                       than one of `buffers`, or a `data_max` of more than 256, with a broker of
+ *                       an older version; several `buffers` in a queue
  * @see share_service_open()
  *
  * @par Example
@@ -525,7 +529,9 @@ static inline int share_recv(share_channel *ch, int timeout_ms, void *stream, sh
  * Acknowledges a message. Work that was enqueued on `stream` before may go on using the memory, and
  * nobody else's work touches the memory before that work is done. Messages may be acknowledged in
  * any order. As by share_release(), the message is given up (its `channel` is NULL then) unless the
- * error is SHARE_EFORK, SHARE_EINVAL or SHARE_ENOTSUP.
+ * error is SHARE_EFORK, SHARE_EINVAL or SHARE_ENOTSUP. One of several buffers is acknowledged as a
+ * whole: if some are kept (share_retain()) and the broker gives no lease of them (without a broker:
+ * SHARE_EDISCONNECTED), it is not given up either. Release them, or acknowledge it later.
  *
  * @param m       the message
  * @param stream  where it was worked on

@@ -120,7 +120,7 @@ static void find_cooling(const struct sender *sender, const struct channel_owner
 	STAILQ_FOREACH (c, &sender->cooling, link)
 		for (size_t i = 0; i < c->fences.n; i++)
 			if (c->owners[i] == owner)
-				tickets[c->ticket / 8] |= (unsigned char)(1u << c->ticket % 8);
+				ring_producer_add_tickets(sender->ring, c->ticket, tickets);
 }
 
 /* Asks the broker to look after what this consumer has. 0 or an error. */

@@ -53,6 +53,61 @@ void receiver_wake_producers(struct receiver *receiver)
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* ------------------------------------------------------------------------------------------- */
+/* Buffers behind the first one of a message                                                   */
+
+static inline bool has_further(const share_channel *ch)
+{
+	return __builtin_expect(ch->shape.buffers > 1, 0);
+}
+
+/* Where they are. It stays as long as the message is not given up, and others keep off it: who
+ * gives the message up has taken it. NULL: there are none. */
+static __attribute__((noinline)) struct channel_data *find_further(const share_message *m)
+{
+	share_channel *ch = channel_of(m->channel);
+	struct channel_data *d = data_find(receiver_lock(ch), m);
+
+	channel_unlock(ch);
+	return d && d->n_further > 0 ? d : NULL;
+}
+
+static inline struct channel_data *further_of(const share_message *m)
+{
+	return m->channel && has_further(channel_of(m->channel)) ? find_further(m) : NULL;
+}
+
+void receiver_free_further(struct receiver *receiver, const share_message *m)
+{
+	struct channel_data *d = has_further(receiver->ch) ? data_find(receiver, m) : NULL;
+
+	for (uint32_t i = 1; d && i <= d->n_further; i++) {
+		if (d->handles[i])
+			lent_free(receiver, lent_of(buffer_of(d->handles[i])));
+		d->handles[i] = NULL;
+	}
+}
+
+/* With all its buffers. False if it was acknowledged before. */
+static __attribute__((noinline)) bool ack_several(struct receiver *receiver, const share_message *m,
+						  struct ring_fence fence)
+{
+	struct channel_data *d = data_find(receiver, m);
+	uint32_t row = RECEIPT_ROW(m->receipt), ticket = RECEIPT_TICKET(m->receipt);
+	bool held;
+
+	if (!d || row >= receiver->ch->shape.rows || ticket >= receiver->ch->shape.in_flight)
+		return false;
+	held = ring_consumer_ack_several(
+	    receiver->ring, row, m->producer, ticket, RECEIPT_VERSION(m->receipt), fence,
+	    m->receipt & RECEIPT_RETAINED, d->further, d->n_further, d->retained);
+	receiver_free_further(receiver, m);
+	d->n_further = d->retained = 0;
+	return held;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 /* Gives one message up: it is acknowledged behind @fence, or rejected if that is NULL. 0, or
  * SHARE_EINVAL if the program has given up a copy of it before. */
 static int give_up(struct receiver *receiver, share_message *m, const struct ring_fence *fence)
@@ -61,8 +116,11 @@ static int give_up(struct receiver *receiver, share_message *m, const struct rin
 
 	if (!m->channel)
 		return 0;
-	held = fence ? receiver_ack(receiver, m->producer, m->receipt, *fence, retained)
-		     : receiver_reject(receiver, m->producer, m->receipt, retained);
+	if (has_further(receiver->ch) && fence)
+		held = ack_several(receiver, m, *fence);
+	else
+		held = fence ? receiver_ack(receiver, m->producer, m->receipt, *fence, retained)
+			     : receiver_reject(receiver, m->producer, m->receipt, retained);
 	data_drop(receiver, m);
 	if (m->buffer) {
 		lent_free(receiver, lent_of(buffer_of(m->buffer)));
@@ -83,6 +141,68 @@ static bool is_kept(const share_message *m)
 	return atomic_load_explicit(&buffer_of(m->buffer)->refs, memory_order_acquire) > 1;
 }
 
+static bool is_lent(share_buffer *handle)
+{
+	return atomic_load_explicit(&buffer_of(handle)->lent, memory_order_acquire);
+}
+
+static bool is_plain_loan(share_buffer *handle)
+{
+	return is_lent(handle) &&
+	       atomic_load_explicit(&buffer_of(handle)->refs, memory_order_acquire) == 1;
+}
+
+/* Those of a message's further buffers that the program keeps. */
+static bool any_further_is_kept(const struct channel_data *d)
+{
+	for (uint32_t i = 1; i <= d->n_further; i++)
+		if (d->handles[i] && !is_plain_loan(d->handles[i]))
+			return true;
+	return false;
+}
+
+/* Of several, each that is kept gets a lease before anything is given up: the message is
+ * acknowledged as a whole, so that none of its loans can go on alone. 0 or an error. */
+static int lease_kept(share_message *m)
+{
+	struct channel_data *d = further_of(m);
+	int r = 0;
+
+	for (uint32_t i = 0; d && r == 0 && i <= d->n_further; i++) {
+		share_buffer *handle = i == 0 ? m->buffer : d->handles[i];
+
+		if (handle && is_lent(handle) && !is_plain_loan(handle))
+			r = channel_retain(buffer_of(handle));
+	}
+	return r;
+}
+
+/* The handles of those that have a lease are the program's. */
+static int let_go_of_further(share_message *m, void *stream)
+{
+	struct channel_data *d = further_of(m);
+
+	for (uint32_t i = 1; d && i <= d->n_further; i++) {
+		bool kept;
+		int r;
+
+		if (!d->handles[i] || is_plain_loan(d->handles[i]))
+			continue;
+		/* another thread has kept it since it was looked which are */
+		r = is_lent(d->handles[i]) ? channel_retain(buffer_of(d->handles[i])) : 0;
+		if (r != 0)
+			return SHARE_EINVAL;
+		r = buffer_release(buffer_of(d->handles[i]), stream, &kept);
+		if (kept)
+			return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
+		d->handles[i] = NULL;
+		d->retained |= 1u << (i - 1);
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
 /*
  * A handle that the program keeps gets a lease, and is released as one. Where nobody can give it
  * one, the loan goes on: the message is acknowledged (or rejected) when the handle is released.
@@ -97,6 +217,8 @@ static int let_go_of_kept(share_message *m, void *stream, bool rejected)
 		return 0;
 	if (loan && channel_retain(b) == 0)
 		loan = false;
+	if (loan && has_further(channel_of(m->channel)))
+		return SHARE_EINVAL; /* as lease_kept() */
 	if (loan)
 		lent_of(b)->lent.rejected = rejected;
 	r = buffer_release(b, stream, &kept);
@@ -112,22 +234,43 @@ static int let_go_of_kept(share_message *m, void *stream, bool rejected)
 	return r;
 }
 
+static int order_uses_of(share_buffer *b, void *stream)
+{
+	return !b || uses_are_over(b) ? 0 : uses_order(b, stream);
+}
+
 /* What was told of a loan by share_release() comes before the signal. */
 static int order_uses(share_message *m, void *stream)
 {
-	share_buffer *b = buffer_of(m->buffer);
+	return m->channel ? order_uses_of(buffer_of(m->buffer), stream) : 0;
+}
 
-	if (!m->channel || !b || uses_are_over(b))
-		return 0;
-	return uses_order(b, stream);
+static int order_further_uses(share_message *messages, size_t n, void *stream)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct channel_data *d = further_of(&messages[i]);
+
+		for (uint32_t k = 1; d && r == 0 && k <= d->n_further; k++)
+			r = order_uses_of(buffer_of(d->handles[k]), stream);
+	}
+	return r;
 }
 
 /* The first that has memory, which all have of the same pool. */
 static share_buffer *first_loan(share_message *messages, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		struct channel_data *d;
+
 		if (messages[i].buffer)
 			return buffer_of(messages[i].buffer);
+		d = further_of(&messages[i]);
+		for (uint32_t k = 1; d && k <= d->n_further; k++)
+			if (d->handles[k])
+				return buffer_of(d->handles[k]);
+	}
 	return NULL;
 }
 
@@ -145,6 +288,8 @@ static int signal_all(share_channel *ch, share_message *messages, size_t n, void
 		return 0;
 	for (size_t i = 0; r == 0 && i < n; i++)
 		r = order_uses(&messages[i], stream);
+	if (r == 0 && has_further(ch))
+		r = order_further_uses(messages, n, stream);
 	if (r == 0)
 		r = stream_signal(ch->client, b->mapping, stream, &fence);
 	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
@@ -157,11 +302,17 @@ static int signal_all(share_channel *ch, share_message *messages, size_t n, void
 	return 0;
 }
 
-static bool any_is_kept(const share_message *messages, size_t n)
+static bool any_is_kept(const share_channel *ch, const share_message *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (messages[i].buffer && (!is_loan(&messages[i]) || is_kept(&messages[i])))
 			return true;
+	for (size_t i = 0; has_further(ch) && i < n; i++) {
+		const struct channel_data *d = further_of(&messages[i]);
+
+		if (d && any_further_is_kept(d))
+			return true;
+	}
 	return false;
 }
 
@@ -195,15 +346,23 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 static int ack_all(share_channel *ch, share_message *messages, size_t n, void *stream)
 {
 	int r = 0, failed = 0;
-	bool kept = any_is_kept(messages, n);
+	bool kept = any_is_kept(ch, messages, n);
 
 	if (!kept) {
 		r = ack_loans(ch, messages, n, stream, &failed);
 		return r != 0 ? r : failed;
 	}
+	for (size_t i = 0; i < n; i++) {
+		r = lease_kept(&messages[i]);
+		if (r != 0)
+			return r;
+	}
 	channel_hold(ch);
-	for (size_t i = 0; r == 0 && i < n; i++)
-		r = let_go_of_kept(&messages[i], stream, false);
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		r = let_go_of_further(&messages[i], stream);
+		if (r == 0)
+			r = let_go_of_kept(&messages[i], stream, false);
+	}
 	if (r != SHARE_EINVAL && r != SHARE_ENOTSUP) {
 		int later = ack_loans(ch, messages, n, stream, &failed);
 
@@ -329,7 +488,8 @@ static bool ack_data(share_message *messages, size_t n, int *r)
 	uint32_t held = 0;
 
 	if (!handle || !are_data(messages, n, handle) || !handle_exists(handle, HANDLE_CHANNEL) ||
-	    ch->role != SHARE_CONSUMER || has_owner(ch) || client_is_forked(ch->client))
+	    ch->role != SHARE_CONSUMER || has_owner(ch) || has_further(ch) ||
+	    client_is_forked(ch->client))
 		return false;
 	receiver = receiver_lock(ch);
 	/* nothing of these keeps the channel for who has a copy */
@@ -396,7 +556,7 @@ static int try_ack(share_channel *ch, share_message *m)
 	struct receiver *receiver;
 	int r = 1;
 
-	if (has_owner(ch) || !is_unused(m))
+	if (has_owner(ch) || has_further(ch) || !is_unused(m))
 		return 1;
 	receiver = receiver_trylock(ch);
 	if (!receiver)

@@ -59,10 +59,6 @@ static int check_options(const share_channel_options *o, int role)
 	if (o->wait_for > CHANNEL_MEMBERS_MAX)
 		return fail(SHARE_EINVAL, "a channel has at most %d consumers",
 			    CHANNEL_MEMBERS_MAX);
-	if (o->buffers > 1)
-		return fail(SHARE_EINVAL,
-			    "a message carries one buffer, and never the %u of buffers",
-			    o->buffers);
 	if (o->reserved)
 		return fail(SHARE_EINVAL, "the member reserved is not 0");
 	if (o->send_timeout_ms < -1)
@@ -83,10 +79,10 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 		return fail(SHARE_ENOTSUP,
 			    "the broker is of an older version, which knows no consumers that get "
 			    "the latest message alone");
-	if (o->data_max > CHANNEL_DATA_NEAR && c->version < WIRE_VERSION_FAR_DATA)
+	if ((o->data_max > CHANNEL_DATA_NEAR || o->buffers > 1) && c->version < WIRE_VERSION_FAR)
 		return fail(SHARE_ENOTSUP,
-			    "the broker is of an older version, in which a message carries up to "
-			    "%d bytes",
+			    "the broker is of an older version, in which a message carries one "
+			    "buffer and up to %d bytes",
 			    CHANNEL_DATA_NEAR);
 	open->role = (uint32_t)role;
 	open->flags = o->flags;
@@ -107,13 +103,14 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 	open->consumers = o->consumers;
 	open->deliveries = o->deliveries;
 	open->history = o->history;
+	open->buffers = o->buffers;
 	open->name = (struct wire_bytes){name, (uint32_t)strlen(name)};
 	if (o->pool)
 		open->pool = (struct wire_bytes){o->pool, (uint32_t)strlen(o->pool)};
 	r = rpc(c, &m, reply);
 	if (r != 0)
 		return r;
-	if (reply->m.channel.shape.size != sizeof(struct channel_shape))
+	if (reply->m.channel.shape.size != CHANNEL_SHAPE_SENT)
 		return fail(SHARE_EPROTO, "the broker has another layout of channels");
 	return 0;
 }
@@ -256,7 +253,8 @@ static int set_up(share_channel *ch, struct reply *reply)
 	ch->pool = m->pool;
 	ch->slot = m->slot;
 	ch->layout = m->layout;
-	memcpy(&ch->shape, m->shape.data, sizeof(ch->shape));
+	memcpy(&ch->shape, m->shape.data, CHANNEL_SHAPE_SENT);
+	ch->shape.buffers = m->buffers;
 	if (!makes_sense(ch))
 		return fail(SHARE_EPROTO, "the broker sent a channel that makes no sense");
 	if (ch->wait_for > ch->shape.consumers)

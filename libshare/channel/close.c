@@ -258,6 +258,7 @@ void receiver_drop_stash(struct receiver *receiver)
 		STAILQ_REMOVE_HEAD(&receiver->stash, link);
 		if (s->message.buffer)
 			lent_free(receiver, lent_of(buffer_of(s->message.buffer)));
+		receiver_free_further(receiver, &s->message);
 		data_drop(receiver, &s->message);
 		receiver->members->held--;
 		free(s);

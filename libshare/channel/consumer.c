@@ -96,6 +96,32 @@ void receiver_become_stale(struct receiver *receiver)
 	receiver->stale = true;
 }
 
+/* The buffers behind the first one, for which handles are reserved. Their fence is that one's. */
+static __attribute__((noinline)) void hand_out_further(struct receiver *receiver, uint32_t row,
+						       const struct ring_message *m,
+						       share_message *out)
+{
+	struct channel_data *d = data_find(receiver, out);
+	struct ring_message one = *m;
+
+	d->n_further = m->n_further;
+	d->handles[0] = out->buffer;
+	for (uint32_t i = 0; i < m->n_further; i++) {
+		struct lent_buffer *l = lent_new(receiver);
+
+		one.buffer = m->further[i].buffer;
+		one.segment = m->further[i].segment;
+		one.offset = m->further[i].offset;
+		one.size = m->further[i].size;
+		one.ticket = m->further[i].ticket;
+		one.version = m->further[i].version;
+		d->handles[i + 1] = handle_lend(&l->b);
+		(void)lent_fill(receiver, l, row, &one);
+	}
+	out->buffers = d->handles;
+	out->n_buffers = 1 + m->n_further;
+}
+
 /* It was taken from its ring, and a handle is reserved. */
 static inline __attribute__((always_inline)) void hand_out(struct receiver *receiver, uint32_t row,
 							   const struct ring_message *m,
@@ -115,11 +141,16 @@ static inline __attribute__((always_inline)) void hand_out(struct receiver *rece
 	out->buffer = l->handle;
 	out->buffers = &l->handle;
 	out->n_buffers = 1;
-	if (lent_fill(receiver, l, row, m))
+	if (lent_fill(receiver, l, row, m)) {
+		if (__builtin_expect(m->n_further > 0, 0))
+			hand_out_further(receiver, row, m, out);
 		return;
+	}
 	no_buffer(out);
 	lent_free(receiver, l);
 	out->error = fail(SHARE_EPROTO, "a producer sent a fence that is none");
+	if (m->n_further > 0) /* they are acknowledged with it */
+		data_find(receiver, out)->n_further = m->n_further;
 }
 
 /* There is a message whose memory is not to be used. */
@@ -131,6 +162,7 @@ static void spoil(share_message *m, int error)
 	if (m->buffer) {
 		receiver = receiver_lock(ch);
 		lent_free(receiver, lent_of(buffer_of(m->buffer)));
+		receiver_free_further(receiver, m);
 		channel_unlock(ch);
 	}
 	no_buffer(m);
@@ -155,6 +187,18 @@ static void prepare(share_message *m, size_t stride)
 /* So many at most are taken in one step. */
 #define RUN 16
 
+/* Where a message may have several buffers, it is taken by itself. 0: no memory. */
+static __attribute__((noinline)) uint32_t prepare_for_several(struct receiver *receiver,
+							      struct ring_message *m)
+{
+	if (!lent_reserve_all(receiver, channel_buffers(&receiver->ch->shape)) ||
+	    data_places(receiver, m, 1) == 0)
+		return 0;
+	m->further = receiver->free_data->further;
+	receiver->free_data->n_further = receiver->free_data->retained = 0;
+	return 1;
+}
+
 /* Up to @n messages that are there and are data alone, or one of another kind: how many, 0 when
  * there is none, or an error. */
 static int take_run(struct receiver *receiver, share_message *out, size_t stride, uint32_t n)
@@ -170,7 +214,10 @@ static int take_run(struct receiver *receiver, share_message *out, size_t stride
 			    "acknowledge one first",
 			    CHANNEL_LATEST_HELD);
 	/* before there is a message, which could not be put back */
-	n = lent_reserve(receiver) ? data_places(receiver, m, n < RUN ? n : RUN) : 0;
+	if (__builtin_expect(receiver->ch->shape.buffers > 1, 0))
+		n = prepare_for_several(receiver, m);
+	else
+		n = lent_reserve(receiver) ? data_places(receiver, m, n < RUN ? n : RUN) : 0;
 	if (n == 0)
 		return fail_system(-ENOMEM, "receiving a message");
 	while ((r = ring_consumer_receive_run(receiver->ring, &row, m, n, &lost)) == -ESTALE)
@@ -684,6 +731,8 @@ static int reach(share_channel *ch, share_message *m)
 {
 	int r = m->buffer ? lent_reach(ch, buffer_of(m->buffer)) : 0;
 
+	for (uint32_t i = 1; r == 0 && i < m->n_buffers; i++)
+		r = lent_reach(ch, buffer_of(m->buffers[i]));
 	if (r == 0)
 		return 1;
 	/* of this process, or of its user; but an answer is one call's, which fails */
@@ -793,6 +842,9 @@ static bool is_at_hand(share_channel *ch, const share_message *m)
 
 	if (!b)
 		return m->after == 0;
+	for (uint32_t i = 1; i < m->n_buffers; i++)
+		if (!lent_is_mapped(ch, buffer_of(m->buffers[i])))
+			return false;
 	return !b->giver.page && lent_is_mapped(ch, b) && !b->segment->kind->on_device;
 }
 

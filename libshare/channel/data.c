@@ -14,6 +14,21 @@
 #include "libshare/channel/data.h"
 #include "libshare/client/error.h"
 
+static bool make_room_for_buffers(const struct receiver *receiver, struct channel_data *d)
+{
+	uint32_t most = channel_buffers(&receiver->ch->shape);
+
+	if (most == 1)
+		return true;
+	d->further = calloc(most - 1, sizeof(*d->further));
+	d->handles = calloc(most, sizeof(share_buffer *));
+	if (d->further && d->handles)
+		return true;
+	free(d->further);
+	free(d->handles);
+	return false;
+}
+
 bool data_grow(struct receiver *receiver, struct channel_data **at)
 {
 	uint32_t n = receiver->n_data;
@@ -30,6 +45,10 @@ bool data_grow(struct receiver *receiver, struct channel_data **at)
 	if (!d)
 		return false;
 	*d = (struct channel_data){.place = n};
+	if (!make_room_for_buffers(receiver, d)) {
+		free(d);
+		return false;
+	}
 	ASAN_POISON_MEMORY_REGION(d->bytes, data_room(receiver));
 	receiver->data[n] = *at = d;
 	receiver->n_data++;
@@ -40,6 +59,8 @@ void data_free(struct receiver *receiver)
 {
 	for (uint32_t i = 0; i < receiver->n_data; i++) {
 		ASAN_UNPOISON_MEMORY_REGION(receiver->data[i]->bytes, data_room(receiver));
+		free(receiver->data[i]->further);
+		free(receiver->data[i]->handles);
 		free(receiver->data[i]);
 	}
 	free(receiver->data);

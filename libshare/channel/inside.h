@@ -224,14 +224,15 @@ static inline struct channel_owner *owner_of(const struct ring_owned_fence *f)
 }
 
 /* Buffers that go back are collected with the lock held, and given back without. */
-#define CHANNEL_RETURNS 16
+#define CHANNEL_RETURNS_SOME 16 /* of messages; the last of which may have several buffers */
+#define CHANNEL_RETURNS      (CHANNEL_RETURNS_SOME + CHANNEL_BUFFERS_MAX - 1)
 struct channel_returns {
 	size_t n;
 	struct channel_return {
 		share_buffer *buffer;
 		struct fences fences;
 		bool shared;
-	} returns[CHANNEL_RETURNS];
+	} returns[CHANNEL_RETURNS + 1];
 };
 /* Collects those of up to @limit messages; @all: looks at every message in flight. False when there
  * may be more than fits. */
@@ -287,6 +288,8 @@ void background_rouse(struct sender *sender);
 
 /* Reserves a handle, so that the next call of lent_new() does not fail. False without memory. */
 bool lent_reserve(struct receiver *receiver);
+/* So many. */
+bool lent_reserve_all(struct receiver *receiver, uint32_t n);
 struct lent_buffer *lent_new(struct receiver *receiver);
 void lent_free(struct receiver *receiver, struct lent_buffer *l);
 struct lent_buffer *lent_of(share_buffer *b);
@@ -321,6 +324,8 @@ bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt
 /* Gives one back, for somebody else: the same. */
 bool receiver_reject(struct receiver *receiver, uint64_t producer, uint64_t receipt, bool retained);
 void receiver_wake_producers(struct receiver *receiver);
+/* The loans of a message's buffers behind its first one end: its memory is not to be used. */
+void receiver_free_further(struct receiver *receiver, const share_message *m);
 /* To a program that gives up the copy of a message. */
 #define GIVEN_UP "this message was given up before"
 

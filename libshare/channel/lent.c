@@ -35,6 +35,20 @@ bool lent_reserve(struct receiver *receiver)
 	return receiver->handles;
 }
 
+bool lent_reserve_all(struct receiver *receiver, uint32_t n)
+{
+	while (receiver->n_handles < n) {
+		struct lent_buffer *l = lent_of(buffer_new());
+
+		if (!l)
+			return false;
+		l->next = receiver->handles;
+		receiver->handles = l;
+		receiver->n_handles++;
+	}
+	return true;
+}
+
 struct lent_buffer *lent_new(struct receiver *receiver)
 {
 	struct lent_buffer *l = receiver->handles;
@@ -354,5 +368,7 @@ int lent_order(share_message *m, void *stream, int timeout_ms)
 		return 0;
 	r = order(channel_of(m->channel), &b->giver, b->mapping, stream, &o);
 	b->ordered = o.how;
+	for (uint32_t i = 1; i < m->n_buffers; i++)
+		buffer_of(m->buffers[i])->ordered = o.how;
 	return r;
 }

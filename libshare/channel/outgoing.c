@@ -18,6 +18,25 @@ static bool is_only_lent(share_buffer *b)
 	       atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
 }
 
+static int check_buffer(const share_channel *ch, share_buffer *b, uint32_t flags, void *stream)
+{
+	int r = buffer_resolve(&b);
+
+	if (r == 0 && b->client != ch->client)
+		r = fail(SHARE_EINVAL, "the buffer is of another client than the channel");
+	if (r == 0)
+		r = stream_check(ch->client, b->segment->kind, stream);
+	if (r == 0 && flags & SHARE_OUTGOING_GIVE && is_only_lent(b))
+		r = fail(SHARE_EINVAL,
+			 "the buffer is held by a message that was received, and "
+			 "by nothing else that could be given away");
+	if (r == 0 && b->segment->pool != ch->pool)
+		r = fail(SHARE_EINVAL,
+			 "the buffer is of another pool than the channel: allocate what goes "
+			 "through it there, or open a channel of the buffer's pool");
+	return r;
+}
+
 int channel_check_outgoing(const share_channel *ch, const share_outgoing *m, void *stream)
 {
 	share_buffer *b = m->buffer;
@@ -36,19 +55,10 @@ int channel_check_outgoing(const share_channel *ch, const share_outgoing *m, voi
 		return fail(SHARE_EINVAL, "data is NULL, and its size %zu", m->data_size);
 	if (!b)
 		return stream_check(ch->client, NULL, stream);
-	r = buffer_resolve(&b);
-	if (r == 0 && b->client != ch->client)
-		r = fail(SHARE_EINVAL, "the buffer is of another client than the channel");
-	if (r == 0)
-		r = stream_check(ch->client, b->segment->kind, stream);
-	if (r == 0 && m->flags & SHARE_OUTGOING_GIVE && is_only_lent(b))
-		r = fail(SHARE_EINVAL,
-			 "the buffer is held by a message that was received, and "
-			 "by nothing else that could be given away");
-	if (r == 0 && b->segment->pool != ch->pool)
-		r = fail(SHARE_EINVAL,
-			 "the buffer is of another pool than the channel: allocate what goes "
-			 "through it there, or open a channel of the buffer's pool");
+	r = check_buffer(ch, b, m->flags, stream);
+	for (uint32_t k = 1; r == 0 && k < m->n_buffers; k++)
+		r = m->buffers[k] ? check_buffer(ch, m->buffers[k], m->flags, stream)
+				  : fail(SHARE_EINVAL, "one of a message's buffers is NULL");
 	return r;
 }
 

@@ -33,6 +33,92 @@ struct sending {
 /* There is room for a message with a loan, which first needs a lease of our own. */
 #define NEEDS_LEASE 1
 
+/* The first that is a loan; NULL: none is. */
+static share_buffer *first_loan(const share_outgoing *m)
+{
+	for (uint32_t i = 0; i < m->n_buffers; i++) {
+		share_buffer *b = buffer_of(m->buffers[i]);
+
+		if (atomic_load_explicit(&b->lent, memory_order_acquire))
+			return b;
+	}
+	return NULL;
+}
+
+/* The same of several. There is room for them: a reference of the message's on each. */
+static void refer_to_all(struct sender *sender, const share_outgoing *m, struct ring_fence given,
+			 struct channel_sent *sent)
+{
+	bool is_given = m->flags & SHARE_OUTGOING_GIVE;
+
+	for (uint32_t i = 0; i < m->n_buffers; i++) {
+		share_buffer *b = buffer_of(m->buffers[i]);
+		struct channel_sent *each = sender->unsent;
+
+		sender->unsent = each->next;
+		each->buffer = b;
+		each->given = is_given ? given : (struct ring_fence){0, 0};
+		each->further = NULL;
+		if (i > 0)
+			sent->further = each;
+		sent = each;
+	}
+}
+
+static struct ring_further further_of(const share_buffer *b)
+{
+	return (struct ring_further){
+	    .buffer = b->id, .segment = b->segment->id, .offset = b->offset, .size = b->size};
+}
+
+/* As put(). Each of them is counted before others can have it, as it may come back at once. */
+static __attribute__((noinline)) int put_several(struct sender *sender, const share_outgoing *m,
+						 const struct sending *s)
+{
+	struct ring_further further[CHANNEL_BUFFERS_MAX - 1];
+	const share_buffer *first = buffer_of(m->buffers[0]);
+	struct channel_sent *sent = sender->unsent;
+	struct ring_message out = {
+	    .buffer = first->id,
+	    .segment = first->segment->id,
+	    .offset = first->offset,
+	    .size = first->size,
+	    .fence = s->fence,
+	    .data_size = (uint32_t)m->data_size,
+	    .data = (unsigned char *)(uintptr_t)m->data, /* for looking only */
+	    .n_further = m->n_buffers - 1,
+	    .further = further,
+	};
+	int r;
+
+	if (first_loan(m))
+		return NEEDS_LEASE;
+	for (uint32_t i = 0; i < m->n_buffers; i++) {
+		share_buffer *b = buffer_of(m->buffers[i]);
+
+		if (i > 0)
+			further[i - 1] = further_of(b);
+		if (!(m->flags & SHARE_OUTGOING_GIVE))
+			buffer_ref(b);
+		buffer_message_sent(b);
+	}
+	r = ring_producer_send_several(sender->ring, &out, 0, sent);
+	if (r == 0) {
+		PROBE(send, sender->ch->member, out.buffer, out.data_size);
+		refer_to_all(sender, m, s->fence, NULL);
+		sender->with_memory++;
+		return 0;
+	}
+	for (uint32_t i = 0; i < m->n_buffers; i++) {
+		share_buffer *b = buffer_of(m->buffers[i]);
+
+		buffer_message_over(b);
+		if (!(m->flags & SHARE_OUTGOING_GIVE)) /* never the last one */
+			atomic_fetch_sub_explicit(&b->refs, 1, memory_order_relaxed);
+	}
+	return r;
+}
+
 /* 0, NEEDS_LEASE or negative errno. What was given is not the caller's any more, and may be gone.
  */
 static int put(struct sender *sender, const share_outgoing *m, const struct sending *s)
@@ -43,6 +129,8 @@ static int put(struct sender *sender, const share_outgoing *m, const struct send
 	bool given = m->flags & SHARE_OUTGOING_GIVE;
 	int r;
 
+	if (__builtin_expect(m->n_buffers > 1, 0))
+		return put_several(sender, m, s);
 	if (b && atomic_load_explicit(&b->lent, memory_order_acquire)) {
 		r = ring_producer_look_for_room(sender->ring, s->to ? s->to->slot : 0);
 		return r == 0 ? NEEDS_LEASE : r;
@@ -52,6 +140,7 @@ static int put(struct sender *sender, const share_outgoing *m, const struct send
 	out.offset = b ? b->offset : 0;
 	out.size = b ? b->size : 0;
 	out.fence = s->fence;
+	out.n_further = 0;
 	out.deliveries = m->deliveries;
 	out.data_size = (uint32_t)m->data_size;
 	out.data = (unsigned char *)(uintptr_t)m->data; /* for looking only */
@@ -99,7 +188,10 @@ static int put_again_unlocking(struct sender *sender, const share_outgoing *m,
 {
 	int r = put_once_more_unlocking(sender, m, s);
 
-	if (r == -EAGAIN && ring_producer_has_made_way(sender->ring))
+	/* each time another message has gone for it */
+	for (uint32_t i = 0;
+	     r == -EAGAIN && i < CHANNEL_BUFFERS_MAX && ring_producer_has_made_way(sender->ring);
+	     i++)
 		r = put_once_more_unlocking(sender, m, s);
 	return r;
 }
@@ -209,8 +301,10 @@ static int lease_unlocking(struct sender *sender, const share_outgoing *m)
 {
 	int r;
 
+	share_buffer *b = m->n_buffers > 1 ? first_loan(m) : buffer_of(m->buffer);
+
 	channel_unlock(sender->ch);
-	r = channel_retain(buffer_of(m->buffer));
+	r = channel_retain(b);
 	channel_lock(sender->ch);
 	return sender->members->given_up ? wait_given_up() : r;
 }
@@ -262,12 +356,33 @@ static size_t how_many_to_collect(const struct sender *sender, int sent)
 	return sender->with_memory > 0 || !STAILQ_EMPTY(&sender->cooling) ? few : 0;
 }
 
+/* Of what is given, what lies behind the first buffer: the first @n of these. */
+static void keep_further(const share_outgoing *m, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++)
+		handle_keep(buffer_of(m->buffers[i]));
+}
+
 /* Those that are given and were not sent are the caller's still. */
 static void keep_given(const share_outgoing *messages, size_t from, size_t n)
 {
 	for (size_t i = from; i < n; i++)
-		if (messages[i].buffer && messages[i].flags & SHARE_OUTGOING_GIVE)
+		if (messages[i].buffer && messages[i].flags & SHARE_OUTGOING_GIVE) {
 			handle_keep(buffer_of(messages[i].buffer));
+			keep_further(&messages[i], messages[i].n_buffers);
+		}
+}
+
+/* All of them or none, and an error. */
+static int take_further(const share_outgoing *m)
+{
+	for (uint32_t i = 1; i < m->n_buffers; i++) {
+		if (handle_take(m->buffers[i], HANDLE_BUFFER))
+			continue;
+		keep_further(m, i);
+		return handle_fault(m->buffers[i], HANDLE_BUFFER);
+	}
+	return 0;
 }
 
 /* From the caller: all that are given, or none and an error. */
@@ -276,11 +391,20 @@ static int take_given(const share_outgoing *messages, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const share_outgoing *m = &messages[i];
 
-		if (!m->buffer || !(m->flags & SHARE_OUTGOING_GIVE) ||
-		    handle_take(m->buffer, HANDLE_BUFFER))
+		int r;
+
+		if (!m->buffer || !(m->flags & SHARE_OUTGOING_GIVE))
 			continue;
-		keep_given(messages, 0, i);
-		return handle_fault(m->buffer, HANDLE_BUFFER);
+		if (!handle_take(m->buffer, HANDLE_BUFFER)) {
+			keep_given(messages, 0, i);
+			return handle_fault(m->buffer, HANDLE_BUFFER);
+		}
+		r = take_further(m);
+		if (r != 0) {
+			handle_keep(buffer_of(m->buffer));
+			keep_given(messages, 0, i);
+			return r;
+		}
 	}
 	return 0;
 }
@@ -405,7 +529,8 @@ static bool any_has_list(const share_outgoing *messages, size_t n)
 }
 
 /* Messages that say what they are made of in another way, or have larger structs than we know. */
-static int make_plain(const share_outgoing *messages, size_t n, share_outgoing *out)
+static int make_plain(const share_channel *ch, const share_outgoing *messages, size_t n,
+		      share_outgoing *out)
 {
 	const struct struct_type *type = STRUCT_TYPE(share_outgoing);
 	size_t stride = messages->size;
@@ -416,14 +541,17 @@ static int make_plain(const share_outgoing *messages, size_t n, share_outgoing *
 
 		if (r != 0)
 			return r;
-		if (m->n_buffers > 1)
+		if (m->n_buffers > channel_buffers(&ch->shape))
 			return fail(SHARE_EINVAL,
-				    "a message of this channel carries one buffer, not %u",
-				    m->n_buffers);
-		if (m->n_buffers == 1 && (!m->buffers || (m->buffer && m->buffer != *m->buffers)))
+				    "a message of this channel carries up to %u buffer%s, not %u",
+				    channel_buffers(&ch->shape),
+				    plural(channel_buffers(&ch->shape)), m->n_buffers);
+		if (m->n_buffers > 0 && (!m->buffers || (m->buffer && m->buffer != *m->buffers)))
 			return fail(SHARE_EINVAL,
 				    "buffers is NULL, or buffer is not the first of them");
-		if (m->n_buffers == 1)
+		if (m->n_buffers > 1 && !*m->buffers)
+			return fail(SHARE_EINVAL, "one of a message's buffers is NULL");
+		if (m->n_buffers > 0)
 			m->buffer = *m->buffers;
 	}
 	return 0;
@@ -433,7 +561,8 @@ static int send_plain(share_channel *ch, const share_outgoing *messages, size_t 
 		      int timeout_ms)
 {
 	share_outgoing *plain = calloc(n, sizeof(*plain));
-	int r = plain ? make_plain(messages, n, plain) : fail_system(-ENOMEM, "sending messages");
+	int r =
+	    plain ? make_plain(ch, messages, n, plain) : fail_system(-ENOMEM, "sending messages");
 
 	if (r == 0)
 		r = send_all(ch, NULL, plain, n, stream, timeout_ms, NULL);

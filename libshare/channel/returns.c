@@ -213,14 +213,20 @@ void sender_cool(struct sender *sender, bool all)
 
 /* ------------------------------------------------------------------------------------------- */
 
+static inline void give_back_sent(struct sender *sender, struct channel_sent *sent)
+{
+	sent->buffer = NULL;
+	sent->further = NULL;
+	sent->next = sender->unsent;
+	sender->unsent = sent;
+}
+
 static struct channel_sent take_reference(struct sender *sender, void *reference)
 {
 	struct channel_sent *sent = reference, was = *sent;
 
 	sender->with_memory -= was.buffer != NULL;
-	sent->buffer = NULL;
-	sent->next = sender->unsent;
-	sender->unsent = sent;
+	give_back_sent(sender, sent);
 	return was;
 }
 
@@ -279,6 +285,30 @@ static size_t collect_plain(struct sender *sender, size_t limit)
 	return n;
 }
 
+/* The buffers of a message behind its first one, each behind the same fences. */
+static __attribute__((noinline)) void collect_further(struct sender *sender,
+						      const struct ring_return *ret,
+						      struct channel_sent *sent,
+						      struct channel_returns *out)
+{
+	struct channel_sent *next;
+
+	for (uint32_t i = 0; sent; sent = next, i++) {
+		struct channel_return *r = &out->returns[out->n];
+
+		next = sent->further;
+		r->buffer = sent->buffer;
+		r->shared = ret->further_retained[i];
+		channel_given_fences(sender->ch, sent->given, &r->fences);
+		hold_all(sender, ret, &r->fences, NULL);
+		if (r->buffer)
+			out->n++;
+		else
+			fences_done(sender->ch->client, &r->fences);
+		give_back_sent(sender, sent);
+	}
+}
+
 bool sender_collect(struct sender *sender, bool all, size_t limit, struct channel_returns *out)
 {
 	struct ring_return ret;
@@ -286,7 +316,7 @@ bool sender_collect(struct sender *sender, bool all, size_t limit, struct channe
 	out->n = 0;
 	if (sender->with_memory == 0)
 		limit -= collect_plain(sender, limit);
-	while (limit-- > 0 && out->n < CHANNEL_RETURNS &&
+	while (limit-- > 0 && out->n < CHANNEL_RETURNS_SOME &&
 	       ring_producer_reclaim(sender->ring, all, &ret)) {
 		struct channel_return *r = &out->returns[out->n];
 		struct channel_sent sent = take_reference(sender, ret.reference);
@@ -303,6 +333,13 @@ bool sender_collect(struct sender *sender, bool all, size_t limit, struct channe
 			hold_all(sender, &ret, &r->fences, NULL);
 			pending = r->fences.n > ours;
 		}
+		if (__builtin_expect(sent.further != NULL, 0)) {
+			out->n += r->buffer != NULL;
+			collect_further(sender, &ret, sent.further, out);
+			r = &out->returns[out->n];
+			r->buffer = NULL;
+			channel_given_fences(sender->ch, (struct ring_fence){0, 0}, &r->fences);
+		}
 		retire(sender, &ret, pending);
 		for (uint32_t i = 0; i < ret.n; i++)
 			owner_done_with_fence(sender, owner_of(&ret.fences[i]));
@@ -311,7 +348,7 @@ bool sender_collect(struct sender *sender, bool all, size_t limit, struct channe
 		else
 			fences_done(sender->ch->client, &r->fences);
 	}
-	return out->n < CHANNEL_RETURNS;
+	return out->n < CHANNEL_RETURNS_SOME;
 }
 
 void channel_give_back(struct channel_returns *r)

@@ -136,8 +136,9 @@ struct members {
 /* A message in flight stands for a reference on its buffer. */
 struct channel_sent {
 	share_buffer *buffer;
-	struct ring_fence given; /* our own; if the program gave its reference, behind its work */
-	struct channel_sent *next;
+	struct ring_fence given;   /* our own; if the program gave its reference, behind its work */
+	struct channel_sent *next; /* among those that are free */
+	struct channel_sent *further; /* of the message's next buffer; NULL: it was the last */
 };
 
 /* A consumer as whose fences are: it may be gone by the time that they are reached. */
@@ -258,7 +259,11 @@ struct channel_data {
 	uint32_t place;             /* in the receiver's table */
 	struct channel_data *next;  /* among those that are free */
 	unsigned char note[CHANNEL_NOTE_SIZE];
-	unsigned char bytes[]; /* as many as a message of the channel has at most */
+	uint32_t n_further; /* buffers behind the first one, of which that is: */
+	uint32_t retained;  /* bit by bit: the program has a lease, and the handle is its own */
+	struct ring_further *further; /* their tickets. NULL where there are none */
+	share_buffer **handles;       /* of all buffers; NULL: given up */
+	unsigned char bytes[];        /* as many as a message of the channel has at most */
 };
 
 /* A message that was received, but not handed out: it could not be made ready yet. */

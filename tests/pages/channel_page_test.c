@@ -14,7 +14,7 @@
 
 TestSuite(channel_page, .timeout = 30);
 
-static const struct channel_shape plain = {CHANNEL_BROADCAST, 1, 64, 128, 256, 16, 64, 3, 0};
+static const struct channel_shape plain = {CHANNEL_BROADCAST, 1, 64, 128, 256, 16, 64, 3, 0, 0};
 
 /* The plain one, but for one field. */
 static bool is_shape(size_t field, uint32_t value)
@@ -57,11 +57,11 @@ Test(channel_page, what_is_beyond_them_is_none)
 Test(channel_page, a_history_is_of_a_broadcast_and_leaves_room)
 {
 	cr_assert(channel_shape_is_valid(
-	    &(struct channel_shape){CHANNEL_BROADCAST, 1, 64, 65, 256, 16, 64, 3, 64}));
+	    &(struct channel_shape){CHANNEL_BROADCAST, 1, 64, 65, 256, 16, 64, 3, 64, 0}));
 	cr_assert(!channel_shape_is_valid(
-	    &(struct channel_shape){CHANNEL_BROADCAST, 1, 64, 64, 256, 16, 64, 3, 64}));
+	    &(struct channel_shape){CHANNEL_BROADCAST, 1, 64, 64, 256, 16, 64, 3, 64, 0}));
 	cr_assert(!channel_shape_is_valid(
-	    &(struct channel_shape){CHANNEL_QUEUE, 1, 64, 128, 256, 16, 64, 3, 1}));
+	    &(struct channel_shape){CHANNEL_QUEUE, 1, 64, 128, 256, 16, 64, 3, 1, 0}));
 }
 
 /* What lies far takes as much as there may be in flight, which is bounded. */
@@ -89,6 +89,19 @@ Test(channel_page, what_lies_far_is_of_the_newest_layout)
 	s.data_max = CHANNEL_DATA_NEAR + 1;
 	cr_assert_not(channel_layout_is_valid(&s, CHANNEL_WITHOUT_COPIES));
 	cr_assert(channel_layout_is_valid(&s, CHANNEL_WITH_COPIES));
+}
+
+/* Beside those that are kept one message has its tickets. */
+Test(channel_page, several_buffers_are_of_a_broadcast_and_have_their_tickets)
+{
+	cr_assert(WITH(buffers, 0) && WITH(buffers, 1) && WITH(buffers, CHANNEL_BUFFERS_MAX));
+	cr_assert(!WITH(buffers, CHANNEL_BUFFERS_MAX + 1) && !WITH(buffers, UINT32_MAX));
+	cr_assert(channel_shape_is_valid(
+	    &(struct channel_shape){CHANNEL_BROADCAST, 1, 64, 96, 256, 16, 64, 3, 2, 32}));
+	cr_assert(!channel_shape_is_valid(
+	    &(struct channel_shape){CHANNEL_BROADCAST, 1, 64, 95, 256, 16, 64, 3, 2, 32}));
+	cr_assert(!channel_shape_is_valid(
+	    &(struct channel_shape){CHANNEL_QUEUE, 1, 64, 128, 256, 16, 64, 3, 0, 2}));
 }
 
 /* Every byte of a page belongs to at most one thing. */
@@ -127,8 +140,12 @@ static void lay_out_ring(const struct channel_shape *s)
 	claim(ring, ring, sizeof(struct channel_ring));
 	for (uint32_t i = 0; i < s->consumers; i++)
 		claim(ring, channel_admission_at(ring, s, i), sizeof(struct channel_admission));
-	for (uint32_t i = 0; channel_far_size(s) > 0 && i < s->in_flight; i++)
-		claim(ring, channel_far_at(ring, s, i), s->data_max);
+	for (uint32_t i = 0; channel_far_size(s) > 0 && i < s->in_flight; i++) {
+		claim(ring, channel_far_at(ring, s, i),
+		      (channel_buffers(s) - 1) * sizeof(struct channel_further));
+		claim(ring, channel_far_at(ring, s, i) + channel_far_data(s),
+		      s->data_max > CHANNEL_DATA_NEAR ? s->data_max : 0);
+	}
 	for (uint32_t i = 0; i < channel_lanes(s); i++) {
 		claim(ring, channel_lane_at(ring, s, i), sizeof(struct channel_lane));
 		for (uint64_t j = 0; j < s->depth; j++)
@@ -158,15 +175,17 @@ static void lay_out_ledger(const struct channel_shape *s)
 }
 
 static const struct channel_shape shapes[] = {
-    {CHANNEL_BROADCAST, 1, 64, 128, 256, 16, 64, 3, 0},
-    {CHANNEL_BROADCAST, 3, 1, 1, 0, 1, 1, 1, 0},
-    {CHANNEL_QUEUE, 2, 64, 128, 1, 16, 64, 3, 0},
-    {CHANNEL_QUEUE, 1, 2, 3, 64, 3, 5, 2, 0},
-    {CHANNEL_DIRECT, 1, 16, 33, 65, 64, 64, 1, 0},
-    {CHANNEL_BROADCAST, 1, 4096, 8192, 255, 2, 2, 1, 0},
-    {CHANNEL_BROADCAST, 1, 4, 8, 257, 2, 2, 1, 0},
-    {CHANNEL_QUEUE, 1, 64, 128, 65535, 2, 3, 1, 0},
-    {CHANNEL_DIRECT, 1, 2, 5, 1000, 2, 3, 1, 0},
+    {CHANNEL_BROADCAST, 1, 64, 128, 256, 16, 64, 3, 0, 0},
+    {CHANNEL_BROADCAST, 3, 1, 1, 0, 1, 1, 1, 0, 0},
+    {CHANNEL_QUEUE, 2, 64, 128, 1, 16, 64, 3, 0, 0},
+    {CHANNEL_QUEUE, 1, 2, 3, 64, 3, 5, 2, 0, 0},
+    {CHANNEL_DIRECT, 1, 16, 33, 65, 64, 64, 1, 0, 0},
+    {CHANNEL_BROADCAST, 1, 4096, 8192, 255, 2, 2, 1, 0, 0},
+    {CHANNEL_BROADCAST, 1, 4, 8, 257, 2, 2, 1, 0, 0},
+    {CHANNEL_BROADCAST, 1, 4, 64, 300, 2, 2, 1, 1, 32},
+    {CHANNEL_BROADCAST, 1, 4, 8, 10, 2, 2, 1, 0, 2},
+    {CHANNEL_QUEUE, 1, 64, 128, 65535, 2, 3, 1, 0, 0},
+    {CHANNEL_DIRECT, 1, 2, 5, 1000, 2, 3, 1, 0, 0},
 };
 
 Test(channel_page, nothing_in_a_ring_overlaps_or_lies_outside)
@@ -206,7 +225,7 @@ Test(channel_page, copies_are_behind_all_that_rings_had_without_them)
 
 Test(channel_page, the_largest_pages_are_of_bounded_size)
 {
-	const struct channel_shape s = {CHANNEL_QUEUE, 1, 4096, 8192, 256, 64, 64, 1, 0};
+	const struct channel_shape s = {CHANNEL_QUEUE, 1, 4096, 8192, 256, 64, 64, 1, 0, 0};
 
 	cr_assert_lt(channel_ring_size(&s, CHANNEL_WITH_COPIES), 96 << 20);
 	cr_assert_lt(channel_ledger_size(&s), 16 << 20);

@@ -83,7 +83,7 @@ Test(ring_far, messages_of_all_kinds_have_data_of_any_size)
 Test(ring_far, a_lane_is_no_larger_for_it)
 {
 	struct channel_shape small = {
-	    CHANNEL_QUEUE, SHARE_FULL_BLOCK, 4, 8, CHANNEL_DATA_NEAR, 2, 4, 2, 0};
+	    CHANNEL_QUEUE, SHARE_FULL_BLOCK, 4, 8, CHANNEL_DATA_NEAR, 2, 4, 2, 0, 0};
 	struct channel_shape large = small;
 
 	large.data_max = CHANNEL_DATA_MAX;

@@ -21,6 +21,7 @@ void *rings[RIG_PRODUCERS], *ledgers[RIG_CONSUMERS];
 uint64_t producer_members[RIG_PRODUCERS], consumer_members[RIG_CONSUMERS];
 struct ring_message message;
 unsigned char message_data[CHANNEL_DATA_MAX];
+struct ring_further message_further[CHANNEL_BUFFERS_MAX - 1];
 uint32_t message_producer;
 uint64_t message_lost;
 struct ring_return returned;
@@ -148,6 +149,7 @@ int try_receive(uint32_t consumer)
 	memset(&message, 0xee, sizeof(message));
 	memset(message_data, 0xee, sizeof(message_data));
 	message.data = message_data;
+	message.further = message_further;
 	return ring_consumer_receive(consumers[consumer], &message_producer, &message,
 				     &message_lost);
 }

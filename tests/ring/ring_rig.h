@@ -25,6 +25,7 @@ extern uint64_t producer_members[RIG_PRODUCERS], consumer_members[RIG_CONSUMERS]
 /* What was received last. */
 extern struct ring_message message;
 extern unsigned char message_data[CHANNEL_DATA_MAX];
+extern struct ring_further message_further[CHANNEL_BUFFERS_MAX - 1];
 extern uint32_t message_producer;
 extern uint64_t message_lost;
 

@@ -37,8 +37,9 @@ void party_open(struct party *p, struct raw *r, struct wire_message *open)
 	p->id = m->member;
 	p->pool = m->pool;
 	p->slot = m->slot;
-	check_eq(m->shape.size, sizeof(p->shape));
-	memcpy(&p->shape, m->shape.data, sizeof(p->shape));
+	check_eq(m->shape.size, CHANNEL_SHAPE_SENT);
+	memcpy(&p->shape, m->shape.data, CHANNEL_SHAPE_SENT);
+	p->shape.buffers = m->buffers;
 	p->layout = m->layout;
 	check(channel_shape_is_valid(&p->shape));
 	check_eq(r->fds.n, 3);

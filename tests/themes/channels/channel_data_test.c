@@ -289,7 +289,7 @@ Test(channel_data, an_older_library_is_told_that_it_cannot_take_part)
 	struct raw r;
 
 	raw_connect(&r);
-	r.version = WIRE_VERSION_FAR_DATA - 1;
+	r.version = WIRE_VERSION_FAR - 1;
 	raw_greet(&r, "old");
 	raw_ask_error(&r, &m, SHARE_ENOTSUP);
 	m = party_request("channel", SHARE_PRODUCER);

@@ -208,9 +208,10 @@ static void set_channel(const struct wire_channel *m)
 {
 	struct channel_shape shape;
 
-	if (!m->shape.data || m->shape.size != sizeof(shape))
+	if (!m->shape.data || m->shape.size != CHANNEL_SHAPE_SENT)
 		return;
-	memcpy(&shape, m->shape.data, sizeof(shape));
+	memcpy(&shape, m->shape.data, CHANNEL_SHAPE_SENT);
+	shape.buffers = m->buffers;
 	if (!channel_shape_is_valid(&shape))
 		return;
 	channel_page_size = channel_ring_size(&shape, m->layout);

@@ -17,6 +17,7 @@
 
 #define CONSUMERS  3
 #define REFERENCES 4096
+#define DATA_ROOM  1024 /* no channel of these has more, and nothing is sent that is larger */
 
 static struct channel_shape shape;
 static struct ring_producer *producer;
@@ -64,18 +65,23 @@ static void comes(uint32_t i, unsigned how)
 
 static void send(struct input *in)
 {
-	unsigned char data[CHANNEL_DATA_MAX] = {0};
+	unsigned char data[DATA_ROOM] = {0};
 	struct ring_message m = {
 	    .buffer = input_u8(in), .size = 1, .data_size = input_u8(in), .data = data};
+	struct ring_further further[CHANNEL_BUFFERS_MAX];
 	uint32_t target = input_u8(in) % (CONSUMERS + 1);
 	int r;
 
+	m.further = further;
 	if (n_sent == REFERENCES)
 		return;
 	if (channel_far_size(&shape) > 0)
 		m.data_size *= 4;
-	r = ring_producer_send(producer, &m, target, (void *)(uintptr_t)n_sent);
-	expect(r == 0 || r == -EAGAIN || (r == -ENOENT && shape.mode == CHANNEL_DIRECT) ||
+	for (m.n_further = 0; m.n_further < target && m.n_further + 1 < shape.buffers;)
+		further[m.n_further++] = (struct ring_further){.buffer = 1 + target, .size = 1};
+	r = ring_producer_send_several(producer, &m, target, (void *)(uintptr_t)n_sent);
+	expect(r == 0 || (r == -EINVAL && m.n_further > 0 && m.buffer == 0) || r == -EAGAIN ||
+	       (r == -ENOENT && shape.mode == CHANNEL_DIRECT) ||
 	       (r == -EINVAL && m.data_size > shape.data_max));
 	if (r == 0)
 		n_sent++;
@@ -85,7 +91,16 @@ static void give_up(uint32_t i, const struct ring_message *m, uint8_t how)
 {
 	expect(m->ticket < shape.in_flight && m->version != 0 && m->data_size <= shape.data_max &&
 	       m->fence.slot < 256 && m->offset >> 48 == 0 && m->size >> 48 == 0);
-	if (how % 16 == 2)
+	expect(m->n_further < channel_buffers(&shape));
+	for (uint32_t k = 0; k < m->n_further; k++)
+		expect(m->further[k].ticket < shape.in_flight && m->further[k].version != 0 &&
+		       m->further[k].buffer != 0 &&
+		       (m->further[k].offset | m->further[k].size) >> 48 == 0);
+	if (m->n_further > 0 && how % 4 != 0)
+		ring_consumer_ack_several(consumers[i], 0, 1, m->ticket, m->version,
+					  (struct ring_fence){how, how}, how % 8 == 1, m->further,
+					  m->n_further, how);
+	else if (how % 16 == 2)
 		ring_consumer_reject(consumers[i], 0, 1, m->ticket, m->version, how % 32 == 2);
 	else if (how % 4 != 0)
 		ring_consumer_ack(consumers[i], 0, 1, m->ticket, m->version,
@@ -95,14 +110,17 @@ static void give_up(uint32_t i, const struct ring_message *m, uint8_t how)
 /* Up to four at once where @how is high. */
 static void receive(uint32_t i, uint8_t how)
 {
-	unsigned char data[4][CHANNEL_DATA_MAX];
+	unsigned char data[4][DATA_ROOM];
+	struct ring_further further[4][CHANNEL_BUFFERS_MAX - 1];
 	struct ring_message m[4];
 	uint32_t from = UINT32_MAX, n = 1 + how / 64, there;
 	uint64_t lost;
 	int r;
 
-	for (uint32_t k = 0; k < 4; k++)
+	for (uint32_t k = 0; k < 4; k++) {
 		m[k].data = data[k];
+		m[k].further = further[k];
+	}
 	there = ring_consumer_look(consumers[i], n);
 	expect(there <= n);
 	r = ring_consumer_receive_run(consumers[i], &from, m, n, &lost);
@@ -142,7 +160,8 @@ static void reclaim(bool all, bool retire)
 		uintptr_t reference = (uintptr_t)back.reference;
 
 		expect(reference < n_sent && !is_back[reference]);
-		expect(back.ticket < shape.in_flight && back.n <= shape.consumers);
+		expect(back.ticket < shape.in_flight && back.n <= shape.consumers &&
+		       back.n_further < channel_buffers(&shape));
 		expect(!back.set_aside || back.message);
 		for (uint32_t i = 0; i < back.n; i++)
 			expect(back.fences[i].owner->fences-- > 0 &&
@@ -208,6 +227,10 @@ static void begin(struct input *in)
 	};
 	if (shape.mode == CHANNEL_BROADCAST && shape.in_flight > shape.depth)
 		shape.history = input_u8(in) % (shape.depth + 1);
+	if (shape.mode == CHANNEL_BROADCAST && channel_far_size(&shape) > 0)
+		shape.buffers = 1 + shape.in_flight / (shape.history + 1) % 5;
+	if (!channel_shape_is_valid(&shape))
+		shape.buffers = 0;
 	expect(channel_shape_is_valid(&shape));
 	ring = page(channel_ring_size(&shape, CHANNEL_WITH_COPIES));
 	expect(ring_producer_new(&shape, CHANNEL_WITH_COPIES, ring, &producer) == 0);

@@ -135,8 +135,9 @@ static void map_channel(struct end *e, const struct wire_channel *m, int fd)
 	struct stat st;
 	void *page;
 
-	expect(m->shape.size == sizeof(shape));
-	memcpy(&shape, m->shape.data, sizeof(shape));
+	expect(m->shape.size == CHANNEL_SHAPE_SENT);
+	memcpy(&shape, m->shape.data, CHANNEL_SHAPE_SENT);
+	shape.buffers = m->buffers;
 	expect(channel_shape_is_valid(&shape));
 	expect(fstat(fd, &st) == 0 && ((size_t)st.st_size == channel_ring_size(&shape, m->layout) ||
 				       (size_t)st.st_size == channel_ledger_size(&shape)));

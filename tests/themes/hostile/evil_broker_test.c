@@ -35,7 +35,7 @@ static void move_member(struct wire_channel *m)
 {
 	struct channel_shape shape;
 
-	memcpy(&shape, m->shape.data, sizeof(shape));
+	memcpy(&shape, m->shape.data, CHANNEL_SHAPE_SENT);
 	m->slot = shape.consumers;
 }
 
