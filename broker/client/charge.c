@@ -51,11 +51,15 @@ bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, 
 	return charge_take_with(c, a, resource, amount, 0);
 }
 
-void charge_return_own(struct charge *c)
+void charge_change_own(struct charge *c, uint64_t own)
 {
-	if (c->account && c->own > 0)
-		account_return(c->account, (enum limit_kind)c->resource, 0, c->own * OWN_UNIT);
-	c->own = 0;
+	uint64_t before = c->own * OWN_UNIT;
+
+	charge_say(c, (enum limit_kind)c->resource, c->amount, own);
+	if (!c->account)
+		return;
+	account_must_take(c->account, (enum limit_kind)c->resource, 0, c->own * OWN_UNIT);
+	account_return(c->account, (enum limit_kind)c->resource, 0, before);
 }
 
 bool charge_take_unasked(struct charge *c, struct account *a, enum limit_kind resource,

@@ -26,8 +26,8 @@ bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, 
 /* The same of what is a thing that has so many bytes of its own. */
 bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource,
 		      uint64_t amount, uint64_t own);
-/* It is no such thing any more. */
-void charge_return_own(struct charge *c);
+/* It is a thing of another kind from now on, which is not refused. */
+void charge_change_own(struct charge *c, uint64_t own);
 /* The same, but so much beyond the limit may be used, and any memory of the broker. */
 bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
 			uint64_t amount, uint64_t own, uint64_t beyond);

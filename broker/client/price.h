@@ -17,6 +17,8 @@ uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own
 
 /* A buffer has so many bytes of its own, which its memory is charged with as long as it is one. */
 #define PRICE_BUFFER_OWN 80u
+/* And a block that nobody holds, but work still runs on, beside its fences. */
+#define PRICE_GATED_OWN 48u
 /* And a segment of memory that a client had already: what it takes to close its descriptors. */
 #define PRICE_ADOPTED_OWN 64u
 /* As many bytes of its own have this price. */

@@ -14,6 +14,7 @@
 #include "base/slab.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
+#include "broker/client/price.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/memory/fence.h"
@@ -267,7 +268,8 @@ static int restore_gated(struct broker *b, struct pool *p, struct block *block, 
 {
 	struct account *account = account_of_record(b, payer);
 	struct charge charge = {0};
-	int r = account ? pool_charge_take(p, &charge, account, block_size(block), 0) : 0;
+	int r =
+	    account ? pool_charge_take(p, &charge, account, block_size(block), PRICE_GATED_OWN) : 0;
 
 	account_unref(account);
 	block->payer = charge.account;

@@ -69,23 +69,22 @@ void fence_done(struct fence *f);
 /* Wire form, as share_fence has it. */
 uint64_t fence_timeline(const struct fence *f);
 
-/*
- * A set of fences that are waited for together, at most one a timeline. Sets are shared and never
- * change; NULL is the empty set. Whoever gets one back owns a reference.
- */
+/* A set of fences that are waited for together, at most one a timeline; NULL is the empty set. */
 struct fence_set;
 
 /* What one user may have in a set; more than its streams come to. */
 #define FENCE_SET_OF_ONE_MAX 4096
 
-/* Whether @f's owner may add it, @instead of what it gives back: it pays for that, and for the copy
- * of a set that others have. What is reached counts until @set is pruned. */
+/* Whether @f's owner may add it, @instead of what it gives back: it pays for that. What is reached
+ * counts until @set is pruned. */
 bool fence_set_may_add(const struct fence_set *set, const struct fence *f, bool instead);
 /* Consumes @set and @f. Cannot fail: without memory the result is a set that is never reached, and
  * the memory it gates stays unused until its segment goes, which is safe. Does not look for what is
  * reached in @set: who adds again and again prunes it first. */
 struct fence_set *fence_set_add(struct fence_set *set, struct fence *f);
-struct fence_set *fence_set_share(struct fence_set *set);
+/* Of what is not reached yet, which is paid for once more. Without memory it is never reached. */
+struct fence_set *fence_set_copy(const struct fence_set *set);
+/* Consumes both. */
 struct fence_set *fence_set_merge(struct fence_set *a, struct fence_set *b);
 /* Without the fences that are reached, or whose owner is dead and can use nothing any more. */
 struct fence_set *fence_set_prune(struct fence_set *set);

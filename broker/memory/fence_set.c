@@ -3,7 +3,8 @@
 /*
  * Fences that gate memory. Reached ones are dropped by a load whenever a set is touched, and
  * several on one timeline collapse into the highest, so sets stay small without any bookkeeping by
- * those who reach them.
+ * those who reach them. They are in the order of their timelines, in which the journal has them as
+ * well: the next broker adds each of many behind the one before it.
  */
 
 #include <stdint.h>
@@ -13,25 +14,23 @@
 #include "broker/client/account.h"
 #include "broker/memory/fence.h"
 
-/* Who made it necessary pays for it: its owner, or who added to a set that others still have. */
 struct entry {
 	struct fence fence;
-	struct account *payer; /* NULL: nobody */
+	struct account *payer; /* the owner of its timeline; NULL: nobody */
 };
 
 struct fence_set {
-	unsigned refs;
 	uint32_t n, room;
 	struct entry entries[];
 };
 
 /* Whoever gives memory back behind its work is not refused for the memory of the broker. */
-static void pay(struct entry *e, struct account *account)
+static void pay(struct entry *e)
 {
 	struct charge charge = {.account = NULL};
 
-	if (account)
-		charge_take_unasked(&charge, account, LIMIT_FENCES, 1, 0);
+	if (e->fence.timelines->account)
+		charge_take_unasked(&charge, e->fence.timelines->account, LIMIT_FENCES, 1, 0);
 	e->payer = charge.account;
 }
 
@@ -49,8 +48,8 @@ static bool is_pending(const struct entry *e)
 	return fence_query(&e->fence) == TIMELINE_PENDING;
 }
 
-/* Never shared out by pointer to its fences, never counted, never freed. */
-static struct fence_set lost = {.refs = 1};
+/* Of all blocks that have lost theirs. */
+static struct fence_set lost;
 
 /*
  * For when memory is short: a set that is lost keeps its block out of use until there is no client
@@ -88,7 +87,7 @@ static struct fence_set *set_new(uint32_t room)
 	if (!s)
 		s = take_of_reserve(&room);
 	if (s)
-		*s = (struct fence_set){.refs = 1, .room = room};
+		*s = (struct fence_set){.room = room};
 	return s;
 }
 
@@ -131,53 +130,44 @@ bool fence_set_is_lost(const struct fence_set *set)
 	return set == &lost;
 }
 
-struct fence_set *fence_set_share(struct fence_set *set)
-{
-	if (set && set != &lost)
-		set->refs++;
-	return set;
-}
-
 void fence_set_drop(struct fence_set *set)
 {
-	if (!set || set == &lost || --set->refs > 0)
+	if (!set || set == &lost)
 		return;
 	for (uint32_t i = 0; i < set->n; i++)
 		entry_done(&set->entries[i]);
 	set_free(set);
 }
 
-/* @payer: of copies. Of a set that nobody else has they are none: what was paid for moves. */
-static void append_pending(struct fence_set *to, struct fence_set *from, struct account *payer)
+/* What was paid for moves. */
+static void append_pending(struct fence_set *to, struct fence_set *from)
 {
 	for (uint32_t i = 0; i < from->n; i++) {
-		struct entry *e = &to->entries[to->n];
-
 		if (!is_pending(&from->entries[i]))
 			continue;
-		to->n++;
-		e->fence = from->entries[i].fence;
-		timelines_ref(e->fence.timelines);
-		if (from->refs > 1) {
-			pay(e, payer);
-			continue;
-		}
-		e->payer = from->entries[i].payer;
-		from->entries[i].payer = NULL;
+		to->entries[to->n++] = from->entries[i];
+		from->entries[i] = (struct entry){.payer = NULL};
 	}
 }
 
-/* By timeline, and on one timeline the last to be reached first. */
+/* By timeline. */
+static int compare_places(const struct fence *a, const struct fence *b)
+{
+	if (a->timelines != b->timelines)
+		return a->timelines->id < b->timelines->id ? -1 : 1;
+	return a->slot == b->slot ? 0 : a->slot < b->slot ? -1 : 1;
+}
+
+/* And on one timeline the last to be reached first. */
 static int compare(const void *left, const void *right)
 {
 	const struct fence *a = &((const struct entry *)left)->fence;
 	const struct fence *b = &((const struct entry *)right)->fence;
+	int order = compare_places(a, b);
 
-	if (a->timelines != b->timelines)
-		return a->timelines->id < b->timelines->id ? -1 : 1;
-	if (a->slot != b->slot)
-		return a->slot < b->slot ? -1 : 1;
-	return a->value == b->value ? 0 : (int64_t)(a->value - b->value) > 0 ? -1 : 1;
+	if (order != 0 || a->value == b->value)
+		return order;
+	return (int64_t)(a->value - b->value) > 0 ? -1 : 1;
 }
 
 static void collapse(struct fence_set *s)
@@ -188,8 +178,7 @@ static void collapse(struct fence_set *s)
 	for (uint32_t i = 0; i < s->n; i++) {
 		struct entry *last = kept ? &s->entries[kept - 1] : NULL;
 
-		if (last && last->fence.timelines == s->entries[i].fence.timelines &&
-		    last->fence.slot == s->entries[i].fence.slot)
+		if (last && compare_places(&last->fence, &s->entries[i].fence) == 0)
 			entry_done(&s->entries[i]);
 		else
 			s->entries[kept++] = s->entries[i];
@@ -213,8 +202,8 @@ struct fence_set *fence_set_merge(struct fence_set *a, struct fence_set *b)
 	}
 	s = set_new(a->n + b->n);
 	if (s) {
-		append_pending(s, a, NULL);
-		append_pending(s, b, NULL);
+		append_pending(s, a);
+		append_pending(s, b);
 		collapse(s);
 	}
 	fence_set_drop(a);
@@ -228,97 +217,127 @@ struct fence_set *fence_set_merge(struct fence_set *a, struct fence_set *b)
 	return s;
 }
 
-/* Room for one more in a set that nobody else has: itself, grown, or a copy. Consumes @set. */
-static struct fence_set *make_room(struct fence_set *set, struct account *payer)
+struct fence_set *fence_set_copy(const struct fence_set *set)
 {
-	uint32_t room = set ? set->n + set->n / 2 + 1 : 1;
 	struct fence_set *s;
 
-	if (set && set->refs == 1) {
-		if (set->n < set->room)
-			return set;
-		s = set_grow(set, room);
-		if (s)
-			return s;
-	} else {
-		s = set_new(room);
-		if (s && set)
-			append_pending(s, set, payer);
+	if (!set || set == &lost)
+		return set ? &lost : NULL;
+	s = set_new(set->n);
+	if (!s)
+		return &lost;
+	for (uint32_t i = 0; i < set->n; i++) {
+		struct entry *e = &s->entries[s->n];
+
+		if (!is_pending(&set->entries[i]))
+			continue;
+		e->fence = set->entries[i].fence;
+		timelines_ref(e->fence.timelines);
+		pay(e);
+		s->n++;
 	}
-	fence_set_drop(set);
+	if (s->n > 0)
+		return s;
+	set_free(s);
+	return NULL;
+}
+
+/* Room for one more. */
+static struct fence_set *make_room(struct fence_set *set)
+{
+	struct fence_set *s;
+
+	if (!set)
+		return set_new(1);
+	if (set->n < set->room)
+		return set;
+	s = set_grow(set, set->n + set->n / 2 + 1);
+	if (!s)
+		fence_set_drop(set);
 	return s;
+}
+
+/* Where it is, or belongs: mostly behind the others. */
+static uint32_t place_of(const struct fence_set *set, const struct fence *f)
+{
+	uint32_t from = 0, to = set->n;
+
+	if (to > 0 && compare_places(&set->entries[to - 1].fence, f) < 0)
+		return to;
+	while (from < to) {
+		uint32_t middle = from + (to - from) / 2;
+
+		if (compare_places(&set->entries[middle].fence, f) < 0)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
 }
 
 bool fence_set_may_add(const struct fence_set *set, const struct fence *f, bool instead)
 {
 	struct account *account = f->timelines ? f->timelines->account : NULL;
-	uint64_t more = 1, of_one = 0;
+	uint64_t of_one = 0;
 
 	if (!account || set == &lost || fence_query(f) != TIMELINE_PENDING)
 		return true;
 	for (uint32_t i = 0; set && i < set->n; i++) {
 		const struct fence *have = &set->entries[i].fence;
 
-		if (set->refs == 1 && have->timelines == f->timelines && have->slot == f->slot)
+		if (compare_places(have, f) == 0)
 			return true;
 		of_one += have->timelines->account == account;
 	}
-	if (set && set->refs > 1)
-		more += set->n;
 	if (of_one >= FENCE_SET_OF_ONE_MAX)
 		return false;
-	return instead ? account_has_room(account, LIMIT_FENCES, more)
-		       : account_bears(account, LIMIT_FENCES, more);
+	return instead ? account_has_room(account, LIMIT_FENCES, 1)
+		       : account_bears(account, LIMIT_FENCES, 1);
 }
 
 struct fence_set *fence_set_add(struct fence_set *set, struct fence *f)
 {
+	struct entry *e;
+	uint32_t at;
+
 	if (fence_query(f) != TIMELINE_PENDING || set == &lost) {
 		fence_done(f);
 		return set;
 	}
-	set = make_room(set, f->timelines->account);
+	at = set ? place_of(set, f) : 0;
+	if (set && at < set->n && compare_places(&set->entries[at].fence, f) == 0) {
+		if ((int64_t)(f->value - set->entries[at].fence.value) > 0)
+			set->entries[at].fence.value = f->value;
+		fence_done(f);
+		return set;
+	}
+	set = make_room(set);
 	if (!set) {
 		fence_done(f);
 		return &lost;
 	}
-	for (uint32_t i = 0; i < set->n; i++) {
-		struct fence *have = &set->entries[i].fence;
-
-		if (have->timelines == f->timelines && have->slot == f->slot) {
-			if ((int64_t)(f->value - have->value) > 0)
-				have->value = f->value;
-			fence_done(f);
-			return set;
-		}
-	}
-	set->entries[set->n].fence = *f;
-	pay(&set->entries[set->n++], f->timelines->account);
+	e = &set->entries[at];
+	memmove(e + 1, e, (set->n++ - at) * sizeof(*e));
+	e->fence = *f;
+	pay(e);
 	*f = (struct fence){0};
 	return set;
 }
 
 struct fence_set *fence_set_prune(struct fence_set *set)
 {
-	uint32_t pending = 0;
+	uint32_t kept = 0;
 
 	if (!set || set == &lost)
 		return set;
-	for (uint32_t i = 0; i < set->n; i++)
-		pending += is_pending(&set->entries[i]);
-	if (pending == set->n)
-		return set;
-	if (pending > 0 && set->refs > 1)
-		return set; /* a copy would save little */
-	for (uint32_t i = 0; pending > 0 && i < set->n;) {
-		if (is_pending(&set->entries[i])) {
-			i++;
-			continue;
-		}
-		entry_done(&set->entries[i]);
-		set->entries[i] = set->entries[--set->n];
+	for (uint32_t i = 0; i < set->n; i++) {
+		if (is_pending(&set->entries[i]))
+			set->entries[kept++] = set->entries[i];
+		else
+			entry_done(&set->entries[i]);
 	}
-	if (pending > 0 && set->n > 0)
+	set->n = kept;
+	if (kept > 0)
 		return set;
 	fence_set_drop(set);
 	return NULL;

@@ -8,6 +8,7 @@
 
 #include "broker/memory/gated.h"
 #include "base/mutation.h"
+#include "broker/client/price.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
@@ -18,6 +19,10 @@
 
 /* How many blocks are looked at for some that lie side by side. */
 #define RUN_LOOK 16384
+
+/* How many fences memory has at most that is cut: each piece has them all for itself, as they cost
+ * what they cost in its record, so what is behind many is handed out whole or not at all. */
+#define CUT_FENCES_MAX 8
 
 /* In uniting the gates of those. */
 #define RUN_STEPS 65536
@@ -53,6 +58,15 @@ struct timelines *gated_holder(const struct fence_set *gate, const struct accoun
 			holder = f->timelines;
 	}
 	return holder;
+}
+
+/* One of them may be NULL. */
+static bool may_cut(struct account *account, const struct block *one, const struct block *other)
+{
+	size_t n = (one ? fence_set_n_pending(one->gate) : 0) +
+		   (other ? fence_set_n_pending(other->gate) : 0);
+
+	return n == 0 || (n <= CUT_FENCES_MAX && account_may_add(account, LIMIT_FENCES, n));
 }
 
 static bool is_for(const struct fence_set *gate, const struct account *account)
@@ -99,38 +113,41 @@ void gated_take_out(struct gated_blocks *q, struct block *before, struct block *
 		account_subtract_gated(block->payer, block_size(block));
 }
 
-/* What was taken and is not needed. */
+/* Who gets it pays for it from now on. */
+static void end_charge(struct block *block)
+{
+	struct charge charge = pool_charge_of(block, PRICE_GATED_OWN);
+
+	pool_charge_return(block_pool(block), &charge);
+	block->payer = NULL;
+}
+
+/* What was taken and is not needed. The work on it may be done by now. */
 static void put_back(struct gated_blocks *q, struct suballocator *allocator, struct block *block)
 {
 	if (block->gate)
 		gated_append(q, block, block_take_gate(block));
 	else {
+		end_charge(block);
 		block_forget(block);
 		suballocator_free(allocator, block);
 	}
 }
 
-/* Of a block that was taken: what lies behind @size bytes is another one, behind the same gate and
- * paid for by the same. False without memory. */
+/* Of a block that was taken, and may be cut: what lies behind @size bytes is another one, behind
+ * the same fences and paid for by the same. False without memory. */
 static bool cut(struct suballocator *allocator, struct block *block, uint64_t size,
 		struct block **rest)
 {
 	if (suballocator_cut(allocator, block, size, rest) < 0)
 		return false;
 	if (*rest)
-		(*rest)->gate = fence_set_share(block->gate);
-	if (*rest && block->payer)
-		(*rest)->payer = account_ref(block->payer);
+		(*rest)->gate = fence_set_copy(block->gate);
+	if (!*rest || !block->payer)
+		return true;
+	(*rest)->payer = account_ref(block->payer);
+	account_must_add(block->payer, price_of(LIMIT_BYTES, 0, PRICE_GATED_OWN));
 	return true;
-}
-
-/* Who gets it pays for it from now on. */
-static void end_charge(struct block *block)
-{
-	struct charge charge = pool_charge_of(block, 0);
-
-	pool_charge_return(block_pool(block), &charge);
-	block->payer = NULL;
 }
 
 uint64_t gated_largest(const struct gated_blocks *q)
@@ -157,12 +174,12 @@ struct timelines *gated_first_holder(const struct gated_blocks *q, const struct 
 	return holder;
 }
 
-bool gated_must_wait(const struct gated_blocks *q)
+bool gated_must_wait(const struct gated_blocks *q, struct account *account)
 {
 	if (q->n > RUN_LOOK / 4) /* there may be some that were not looked at */
 		return true;
 	for (struct block *block = q->first; block; block = next_of(block))
-		if (is_too_large(block->gate))
+		if (is_too_large(block->gate) || !may_cut(account, block, NULL))
 			return true;
 	return false;
 }
@@ -180,9 +197,13 @@ bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, stru
 		    block_offset(block) % alignment == 0 &&
 		    (!best || block_size(block) < block_size(best)) &&
 		    is_for(block->gate, account)) {
-			best = block;
-			best_before = before;
-			if (block_size(block) - size < SUBALLOCATOR_UNIT)
+			bool fits = block_size(block) - size < SUBALLOCATOR_UNIT;
+
+			if (fits || may_cut(account, block, NULL)) {
+				best = block;
+				best_before = before;
+			}
+			if (fits)
 				break;
 		}
 		before = block;
@@ -275,6 +296,13 @@ static bool can_pay(struct account *account, uint64_t bytes)
 	return account_may_add(account, LIMIT_BYTES, bytes);
 }
 
+/* Where it begins and ends in the middle of a block. */
+static bool may_trim(const struct looked_for *l, const struct run *run)
+{
+	return may_cut(l->account, run->start > block_offset(run->first) ? run->first : NULL,
+		       end_of(run->last) > run->start + l->size ? run->last : NULL);
+}
+
 static bool is_long_enough(struct looked_for *l, struct block *first, struct run *out)
 {
 	uint64_t start = (block_offset(first) + l->alignment - 1) & ~(l->alignment - 1);
@@ -292,7 +320,7 @@ static bool is_long_enough(struct looked_for *l, struct block *first, struct run
 			effort.bytes += part_of(last, start, start + l->size);
 		if (end_of(last) - start >= l->size) {
 			*out = (struct run){first, last, start};
-			return can_pay(l->account, effort.bytes);
+			return can_pay(l->account, effort.bytes) && may_trim(l, out);
 		}
 	}
 	return false;

@@ -35,8 +35,9 @@ struct timelines *gated_first_holder(const struct gated_blocks *q, const struct 
 
 /* The largest one that could be handed out, of many of the first. */
 uint64_t gated_largest(const struct gated_blocks *q);
-/* Whether there may be some that cannot yet: with more fences than a grant can name. */
-bool gated_must_wait(const struct gated_blocks *q);
+/* Whether there may be some that cannot yet: with more fences than a grant can name, or than
+ * @account can have each piece of it wait for. */
+bool gated_must_wait(const struct gated_blocks *q, struct account *account);
 
 /*
  * Memory of these is handed out, cut to size, with its gate; nobody pays for it then. If nobody but

@@ -14,7 +14,8 @@
  * Who keeps memory back pays for it: when there is no work of who has allocated it, whose there is.
  * So users who leave work behind that never ends use up what they may have themselves.
  *
- * Memory with more fences than a grant can name is handed out by no policy.
+ * Memory with more fences than a grant can name is handed out by no policy, and none is cut that
+ * has more than a few.
  *
  * Fences are reached without anybody telling: blocks are looked at when memory is wanted, and every
  * now and then while there are any.
@@ -27,6 +28,7 @@
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/clients.h"
+#include "broker/client/price.h"
 #include "broker/config/size.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
@@ -34,8 +36,6 @@
 #include "broker/memory/records.h"
 #include "broker/memory/reuse.h"
 #include "wire/wire.h"
-
-/* How long an allocation waits for work that others left running. */
 
 /* Looking at a block costs more the more work runs on it. */
 #define FENCES_A_LOOK 16
@@ -54,7 +54,7 @@ static struct fence_set *look(struct broker *b, struct fence_set *gate)
 /* Whoever allocated it has paid for it until now. */
 static void give_back(struct pool *p, struct block *block)
 {
-	struct charge charge = pool_charge_of(block, 0);
+	struct charge charge = pool_charge_of(block, PRICE_GATED_OWN);
 
 	pool_charge_return(p, &charge);
 	block_forget(block);
@@ -77,7 +77,7 @@ static void charge_holder(struct pool *p, struct charge *charge, const struct fe
 
 static void charge_holder_of(struct block *block, const struct fence_set *gate)
 {
-	struct charge charge = pool_charge_of(block, 0);
+	struct charge charge = pool_charge_of(block, PRICE_GATED_OWN);
 
 	charge_holder(block_pool(block), &charge, gate);
 	block->payer = charge.account;
@@ -91,7 +91,7 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
 
 	gate = look(b, gate);
 	if (charge)
-		charge_return_own(charge);
+		charge_change_own(charge, PRICE_GATED_OWN);
 	if (charge && !gate)
 		pool_charge_return(p, charge);
 	else if (charge)
@@ -133,7 +133,7 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 	return any;
 }
 
-int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uint64_t left_ms,
+int reuse_wait(struct pool *p, struct account *account, uint64_t size, uint64_t left_ms,
 	       struct failure *failure)
 {
 	const struct timelines *holder = gated_first_holder(&p->gated, account);
@@ -142,7 +142,7 @@ int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uin
 	    used[SIZE_TEXT_MAX];
 
 	if (p->gated.n == 0 || size + p->extent.used > p->sizes.limit ||
-	    (p->reuse == SHARE_REUSE_GATE && !holder && !gated_must_wait(&p->gated)))
+	    (p->reuse == SHARE_REUSE_GATE && !holder && !gated_must_wait(&p->gated, account)))
 		return SHARE_ENOMEM;
 	if (left_ms > 0)
 		return pool_wait(p, left_ms);

@@ -27,7 +27,7 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit);
 /* There is no room for @size bytes and can be no more. SHARE_ENOMEM when gated blocks are of no use
  * for it either; POOL_LATER to wait for them; SHARE_EAGAIN with a sentence once that has taken as
  * long as it may. */
-int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uint64_t left_ms,
+int reuse_wait(struct pool *p, struct account *account, uint64_t size, uint64_t left_ms,
 	       struct failure *failure);
 
 /*

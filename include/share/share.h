@@ -357,10 +357,10 @@ enum share_pool_flags {
 /** What becomes of memory between its last user and the next. */
 enum share_reuse {
 	/** Memory is handed out at once if all work that still runs on it is of the user (uid) who
-	 * asks: together with the fences of that work, which the next stream waits for. Memory that
-	 * other users' work still runs on is handed out when that is done, as with
-	 * SHARE_REUSE_CLEAN, and until then it is charged to them.
-	 */
+	 * asks: together with the fences of that work, which the next stream waits for. A part of a
+	 * block is, as long as the work is on 8 streams at most. Memory that more work or other
+	 * users' work still runs on is handed out when that is done, as with SHARE_REUSE_CLEAN, and
+	 * until then it is charged to those users. */
 	SHARE_REUSE_GATE = 0,
 	/** Memory is handed out when the work on it is done, so nobody ever waits for another's
 	 * work. While work still runs on all free memory of the pool, share_alloc() waits up to a

@@ -598,7 +598,7 @@ Test(broker_memory, who_has_as_much_as_it_may_have_says_of_little_what_it_works_
 		if (r.m.type != WIRE_DONE)
 			check_error(r.m.error.error, SHARE_EQUOTA);
 	}
-	check(said > 0 && said <= (int)(MIB / 64 / 140));
+	check(said > 0 && said <= (int)(MIB / 64 / 130));
 	m.release.count = 1;
 	m.release.timeline = WIRE_TIMELINE(r.page_id, TIMELINE_SLOTS - 1);
 	raw_ask(&r, &m, WIRE_DONE);

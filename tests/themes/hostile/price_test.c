@@ -19,6 +19,7 @@
 #include "tests/harness/gate.h"
 #include "tests/support/kinds.h"
 #include "tests/support/raw_channel.h"
+#include "tests/support/spending.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
@@ -49,42 +50,16 @@ static void start(void)
 
 TestSuite(price, .init = start, .fini = fixture_stop, .timeout = 300);
 
-/* Of the process that serves, without what it shares with others. */
-static int64_t own_memory(void)
+static struct spending now(void)
 {
-	char path[64], line[256];
-	long kib = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)broker_pid());
-	f = fopen(path, "re");
-	check(f != NULL);
-	while (fgets(line, sizeof(line), f) && sscanf(line, "RssAnon: %ld", &kib) != 1)
-		;
-	fclose(f);
-	return kib * 1024;
-}
-
-struct state {
-	int64_t allocated, charged;
-};
-
-static struct state now(void)
-{
-	json_t *rows = report(client, "status");
-	struct state s = {own_memory() + number_of(json_array_get(rows, 0), "journal_bytes"),
-			  used_of(client, "broker_memory")};
-
-	json_decref(rows);
-	return s;
+	return spending_now(client);
 }
 
 /* @other: bytes that each takes elsewhere. */
-static void compare(const struct state *before, int64_t n, int64_t other, const char *what)
+static void compare(const struct spending *before, int64_t n, int64_t other, const char *what)
 {
-	struct state after = now();
-	int64_t allocated = after.allocated - before->allocated + n * other;
-	int64_t charged = after.charged - before->charged;
+	struct spending spent = spending_since(before, client);
+	int64_t allocated = spent.allocated + n * other, charged = spent.charged;
 
 	fprintf(stderr, "%s: %ld bytes are allocated for each, and %ld charged\n", what,
 		(long)(allocated / n), (long)(charged / n));
@@ -111,7 +86,7 @@ static void release_all(void)
 
 Test(price, of_buffers_names_and_leases)
 {
-	struct state before = now();
+	struct spending before = now();
 	share_client *other = connect_as("other");
 	share_buffer **seen = calloc(MANY, sizeof(share_buffer *));
 	char name[64];
@@ -140,7 +115,7 @@ Test(price, of_buffers_names_and_leases)
 
 Test(price, of_long_names)
 {
-	struct state before;
+	struct spending before;
 	char name[256];
 
 	allocate_all();
@@ -155,7 +130,7 @@ Test(price, of_long_names)
 
 Test(price, of_tokens)
 {
-	struct state before;
+	struct spending before;
 	share_token token;
 
 	allocate_all();
@@ -178,7 +153,7 @@ static void set_metadata(size_t size)
 
 Test(price, of_little_metadata)
 {
-	struct state before;
+	struct spending before;
 
 	allocate_all();
 	before = now();
@@ -189,7 +164,7 @@ Test(price, of_little_metadata)
 
 Test(price, of_much_metadata)
 {
-	struct state before;
+	struct spending before;
 
 	allocate_all();
 	before = now();
@@ -208,7 +183,7 @@ Test(price, of_as_much_metadata_as_there_may_be)
 	enum { SIZES = 3, N = 300 };
 	static const size_t sizes[SIZES] = {10000, 30000, 60000};
 	static share_buffer *described[SIZES * N];
-	struct state before;
+	struct spending before;
 	char *text = calloc(1, 65536);
 
 	for (int i = 0; i < SIZES; i++) {
@@ -230,7 +205,7 @@ Test(price, of_as_much_metadata_as_there_may_be)
 Test(price, of_watches)
 {
 	static share_watch *watches[MANY];
-	struct state before = now();
+	struct spending before = now();
 	char name[64];
 
 	for (int i = 0; i < MANY / 4; i++) {
@@ -247,7 +222,7 @@ Test(price, of_watches)
 Test(price, of_waits)
 {
 	struct wire_message m = {.type = WIRE_LOOKUP};
-	struct state before;
+	struct spending before;
 	char name[128];
 
 	raw_open(&raw, "waits");
@@ -296,7 +271,7 @@ Test(price, of_short_answers_that_wait)
 	static struct raw all[N];
 	struct wire_message lookup = {.type = WIRE_LOOKUP}, ping = {.type = WIRE_PING};
 	share_buffer *b = allocate(pool, 1, NULL);
-	struct state before;
+	struct spending before;
 	uint32_t first[N];
 
 	for (int i = 0; i < N; i++) {
@@ -333,7 +308,7 @@ Test(price, of_long_answers_that_wait)
 	struct wire_message lookup = {.type = WIRE_LOOKUP}, get = {.type = WIRE_METADATA_GET};
 	share_buffer *b = allocate(pool, 1, NULL);
 	char *text = calloc(1, SIZE);
-	struct state before;
+	struct spending before;
 	uint32_t first[N];
 	int64_t had;
 
@@ -370,7 +345,7 @@ Test(price, of_interprocess_events)
 	static share_event *events[N], *again[N];
 	share_event_options options = SHARE_EVENT_OPTIONS_INIT;
 	share_client *other = connect_as("other");
-	struct state before;
+	struct spending before;
 	char name[64];
 	int r;
 
@@ -409,7 +384,7 @@ Test(price, of_fences)
 	static share_buffer *again[MANY];
 	share_host_stream *stream;
 	struct gate *gate = gate_new();
-	struct state before;
+	struct spending before;
 
 	check_ok(share_host_stream_create(client, &stream));
 	gate_hold(gate, stream);
@@ -434,7 +409,7 @@ Test(price, of_connections)
 {
 	enum { N = 300 };
 	static share_client *all[N];
-	struct state before = now();
+	struct spending before = now();
 
 	for (int i = 0; i < N; i++)
 		all[i] = connect_as("one of many");
@@ -451,7 +426,7 @@ Test(price, of_pools_and_segments)
 	static share_pool *all[N];
 	static share_buffer *in[SEGMENTS];
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
-	struct state before = now();
+	struct spending before = now();
 	char name[64];
 
 	options.kind = "host";
@@ -479,7 +454,7 @@ Test(price, of_memberships)
 	enum { N = 500 };
 	static share_channel *all[N];
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
-	struct state before = now();
+	struct spending before = now();
 	char name[64];
 
 	for (int i = 0; i < N; i++) {
@@ -502,7 +477,7 @@ Test(price, of_open_pools)
 	static share_buffer *first[N], *used[N];
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_client *other = connect_as("other");
-	struct state before;
+	struct spending before;
 	char name[64];
 
 	options.kind = "host";
@@ -561,7 +536,7 @@ Test(price, of_claims)
 {
 	enum { PRODUCERS = 64, CONSUMERS = 64 };
 	static struct party all[PRODUCERS + CONSUMERS];
-	struct state before;
+	struct spending before;
 	char name[16];
 
 	raw_open(&raw, "claims");
@@ -593,7 +568,7 @@ static void put_all(bool copies)
 
 static void measure_entries(int n, const char *what)
 {
-	struct state before;
+	struct spending before;
 
 	raw_open(&raw, "entries");
 	join_as(&producer, "entries", SHARE_PRODUCER, CHANNEL_BROADCAST);
@@ -620,7 +595,7 @@ Test(price, of_messages_that_four_consumers_have)
 }
 
 /* What has grown between two states, in both ways of counting. */
-static void add(struct state *to, const struct state *before, const struct state *after)
+static void add(struct spending *to, const struct spending *before, const struct spending *after)
 {
 	to->allocated -= after->allocated - before->allocated;
 	to->charged -= after->charged - before->charged;
@@ -643,7 +618,7 @@ static bool has_ended(const char *name)
  * a consumer has them. */
 Test(price, of_messages_whose_producer_is_gone)
 {
-	struct state at[5], total;
+	struct spending at[5], total;
 	struct listing l;
 
 	raw_open(&raw, "orphans");

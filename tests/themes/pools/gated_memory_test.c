@@ -258,6 +258,53 @@ Test(gated_memory, whoever_reaches_its_limit_waits_a_moment_for_its_own_work)
 	say_goodbye(&r);
 }
 
+/* A piece would have as many fences as the whole has. */
+Test(gated_memory, memory_is_cut_where_a_few_fences_are_waited_for_and_else_its_work_is)
+{
+	struct wire_message m = {.type = WIRE_ALLOC, .serial = 1000};
+	struct wire_message ping = {.type = WIRE_PING, .serial = 1001};
+	struct wire_message note = {.type = WIRE_RELEASE};
+	enum { FEW = 8, MANY = 9, SIZE = MAY - 512 };
+	struct given whole, part, kept; /* what keeps the segment */
+	struct raw r;
+
+	raw_open(&r, "raw");
+	m.alloc.pool = raw_pool(&r, "default");
+	kept = alloc(&r, m.alloc.pool, 512);
+	note.release.value = 1;
+	for (unsigned n = FEW; n <= MANY; n++) {
+		whole = alloc(&r, m.alloc.pool, SIZE);
+		note.release.buffer = whole.buffer;
+		for (unsigned slot = 2; slot <= n; slot++) {
+			note.release.timeline = WIRE_TIMELINE(r.page_id, slot);
+			raw_ask(&r, &note, WIRE_DONE);
+		}
+		release_behind(&r, whole.buffer, 1);
+		if (n == FEW) {
+			part = alloc(&r, m.alloc.pool, 512);
+			check_eq(part.fences, FEW);
+			check_eq(gated_bytes(), SIZE - 512);
+			release_behind(&r, part.buffer, 1);
+		}
+		/* all of it is in use again, whatever it is in */
+		whole = alloc(&r, m.alloc.pool, SIZE);
+		check_eq(whole.fences, n);
+		release_behind(&r, whole.buffer, 1);
+	}
+	m.alloc.size = 512;
+	check(raw_send(&r, &m) == 0 && raw_send(&r, &ping) == 0);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.serial, ping.serial);
+	for (unsigned slot = 1; slot <= MANY; slot++)
+		timeline_signal(r.page, slot, 1);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_GRANT);
+	check_eq(r.m.grant.fences.size, 0);
+	release_behind(&r, r.m.grant.buffer, 0);
+	release_behind(&r, kept.buffer, 0);
+	say_goodbye(&r);
+}
+
 Test(gated_memory, who_dies_with_work_running_pays_no_more)
 {
 	struct given a;

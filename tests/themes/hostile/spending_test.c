@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Whatever a program does to have the broker spend memory, its user is charged for nine tenths of
+ * it at least: by the broker that was asked for it, and by the one after that.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/support/raw_channel.h"
+#include "tests/support/spending.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+#define N     20000
+#define NOISE 65536 /* what a broker allocates more or less, whatever is done */
+#define SMALL 512
+#define WHOLE (UINT64_C(64) << 20)
+
+static share_client *client;
+static share_pool *pool;
+static struct raw raw;
+static struct spending before;
+
+/* The broker is one that has begun with what there was, as it will be in the end. */
+static void start(void)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+
+	if (SANITIZED)
+		criterion_skip_test("a sanitizer's memory is not the broker's");
+	fixture_start_with("{\"create_pools\": [\"*\"], \"pools\": []}");
+	client = connect_as("looks");
+	options.kind = "host";
+	options.limit = options.segment_size = WHOLE;
+	check_ok(share_pool_create(client, "full", &options, &pool));
+	raw_open(&raw, "spends");
+	broker_kill_serving();
+	check_ok(share_ping(client));
+	before = spending_now(client);
+}
+
+static void stop(void)
+{
+	if (!check_has_failed() && !SANITIZED) {
+		raw_close(&raw);
+		share_pool_close(pool);
+		share_disconnect(client);
+	}
+	fixture_stop();
+}
+
+TestSuite(spending, .init = start, .fini = stop, .timeout = 300);
+
+static void expect_paid(const char *what)
+{
+	struct spending s = spending_since(&before, client);
+
+	fprintf(stderr, "%s: %ld bytes are allocated, and %ld charged\n", what, (long)s.allocated,
+		(long)s.charged);
+	if (getenv("PRICE_SHOW"))
+		return;
+	check(s.charged + NOISE >= s.allocated * 9 / 10);
+}
+
+static void expect_paid_twice(const char *what)
+{
+	expect_paid(what);
+	broker_kill_serving();
+	check_ok(share_ping(client));
+	expect_paid(what);
+}
+
+static uint64_t bytes_of(const char *what)
+{
+	json_t *rows = report(client, "pools");
+	int64_t n = number_of(row_named(rows, "pool", "full"), what);
+
+	json_decref(rows);
+	return (uint64_t)n;
+}
+
+static void release_behind(uint64_t buffer, uint32_t count, unsigned slot, uint64_t value)
+{
+	struct wire_message m = {.type = WIRE_RELEASE};
+
+	m.release.buffer = buffer;
+	m.release.count = count;
+	m.release.timeline = WIRE_TIMELINE(raw.page_id, slot);
+	m.release.value = value;
+	raw_ask(&raw, &m, WIRE_DONE);
+}
+
+/* All of the pool is given back behind the work of so many streams. */
+static uint64_t fill_with_work(unsigned streams)
+{
+	uint64_t in = raw_pool(&raw, "full"), whole = raw_alloc(&raw, in, WHOLE);
+
+	for (unsigned slot = 1; slot <= streams; slot++)
+		release_behind(whole, slot == streams, slot, 1);
+	check_eq(bytes_of("gated"), WHOLE);
+	return in;
+}
+
+/* How many it gets, which does not wait. */
+static int allocate_behind_work(uint64_t in, uint64_t *out)
+{
+	struct wire_message m = {.type = WIRE_ALLOC};
+	int n = 0;
+
+	m.alloc.pool = in;
+	m.alloc.size = SMALL;
+	m.alloc.patience = 1;
+	for (int i = 0; i < N; i++) {
+		raw_request(&raw, &m);
+		if (raw.m.type == WIRE_GRANT)
+			out[n++] = raw.m.grant.buffer;
+		else
+			check_eq(raw.m.error.error, SHARE_EAGAIN);
+		fd_list_close(&raw.fds);
+	}
+	return n;
+}
+
+/* Memory in small pieces, behind all the work that the whole of it was behind. */
+static void cut_in_pieces(unsigned streams, int expected)
+{
+	static uint64_t pieces[N];
+	uint64_t in = fill_with_work(streams);
+	int n;
+
+	before = spending_now(client);
+	n = allocate_behind_work(in, pieces);
+	check_eq(n, expected);
+	expect_paid_twice("pieces of memory behind work");
+	for (int i = 0; i < n; i++)
+		release_behind(pieces[i], 1, 1, 2);
+	expect_paid_twice("the same, given back behind more work");
+	for (unsigned slot = 1; slot <= streams; slot++)
+		timeline_signal(raw.page, slot, 2);
+	until(bytes_of("gated") == 0);
+	check_eq(used_of(client, "fences"), 0);
+	raw_ask(&raw, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+}
+
+Test(spending, of_memory_behind_one_stream)
+{
+	cut_in_pieces(1, N);
+}
+
+Test(spending, of_memory_behind_a_few_streams)
+{
+	cut_in_pieces(8, N);
+}
+
+Test(spending, of_memory_behind_many_streams)
+{
+	cut_in_pieces(240, 0);
+}
+
+/* Each piece would wait for all of it, so there are none as long as it runs. */
+Test(spending, who_wants_a_piece_of_memory_behind_many_streams_waits_for_them)
+{
+	enum { STREAMS = 240 };
+	struct wire_message m = {.type = WIRE_ALLOC, .serial = 1000};
+	struct wire_message ping = {.type = WIRE_PING, .serial = 1001};
+
+	m.alloc.pool = fill_with_work(STREAMS);
+	m.alloc.size = SMALL;
+	m.alloc.patience = UINT32_MAX;
+	check(raw_send(&raw, &m) == 0 && raw_send(&raw, &ping) == 0);
+	check_eq(raw_receive(&raw, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(raw.m.serial, ping.serial);
+	for (unsigned slot = 1; slot <= STREAMS; slot++)
+		timeline_signal(raw.page, slot, 1);
+	check_eq(raw_receive(&raw, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(raw.m.type, WIRE_GRANT);
+	fd_list_close(&raw.fds);
+	raw_ask(&raw, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+}
