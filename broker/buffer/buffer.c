@@ -124,17 +124,19 @@ bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer)
 	return true;
 }
 
-/* Charges the new in the place of the old, whose charge is returned only if that works. */
+/* Charges the new in the place of the old, whose charge is returned only if that works. Who has
+ * more than it may have is not refused what is no more than that was. */
 static bool swap_charge(struct charge *new, struct metadata *old, struct account *account,
 			uint64_t size)
 {
 	struct account *payer = old ? account_ref(old->charge.account) : NULL;
 	uint64_t old_size = old ? old->charge.amount : 0;
+	uint64_t beyond = payer == account && size <= old_size ? UINT64_MAX / 2 : 0;
 	bool taken;
 
 	if (old)
 		charge_return(&old->charge);
-	taken = charge_take(new, account, LIMIT_METADATA, size);
+	taken = charge_take_beyond(new, account, LIMIT_METADATA, size, 0, beyond);
 	if (old && !taken) /* cannot fail: it was just given back */
 		charge_take_beyond(&old->charge, payer, LIMIT_METADATA, old_size, 0,
 				   UINT64_MAX / 2);

@@ -117,7 +117,8 @@ void handle_event_open(struct request *r)
 			     "the event has ended with its agent, which had to be replaced");
 		return;
 	}
-	if (!account_may_add(r->client->account, LIMIT_MEMORY, PRICE_EVENT_LEASE)) {
+	if (!ipc_event_find_lease(r->client, e->id) &&
+	    !account_may_add(r->client->account, LIMIT_MEMORY, PRICE_EVENT_LEASE)) {
 		request_fail_quota(r, LIMIT_MEMORY, "");
 		return;
 	}

@@ -654,6 +654,45 @@ Test(broker_memory, an_operator_who_takes_all_may_have_the_configuration_read_ag
 	share_pool_close(p);
 }
 
+/* Others may have the rest by then, or there is less for all. */
+Test(broker_memory, what_a_process_has_already_is_not_refused)
+{
+	static const char as_long[] = "{\"a\": 123}", longer[] = "{\"a\": \"this is longer\"}";
+	share_client *c = connect_as("has");
+	share_pool *p = open_pool(c), *again;
+	share_buffer *b = describe_at_length(p, "named", 3), *same, *once_more;
+	struct gate *gate = gate_new();
+	share_host_stream *s;
+	int n;
+
+	check_ok(share_host_stream_create(c, &s));
+	gate_hold(gate, s);
+	check_ok(share_lookup(c, "named", SHARE_RDWR, 0, NULL, &same));
+	check_ok(share_lookup(c, "named", SHARE_RDWR, 0, NULL, &once_more));
+	check_ok(share_release(same, s));
+	until(used_of(client, "fences") == 1);
+	n = fill(p, 64);
+	broker_write_config(CONFIG("1MiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	check_error(share_metadata_set(b, longer), SHARE_EQUOTA);
+	check_ok(share_metadata_set(b, as_long));
+	check_ok(share_publish(b, "named", NULL));
+	check_ok(share_lookup(c, "named", SHARE_RDONLY, 0, NULL, &same));
+	check_ok(share_release(same, NULL));
+	check_ok(share_pool_open(c, "default", &again));
+	share_pool_close(again);
+	check_ok(share_release(once_more, s));
+	check_error(share_alloc(p, 64, NULL, &same), SHARE_EQUOTA);
+	check_ok(share_unpublish(c, "named"));
+	gate_open(gate);
+	share_host_stream_destroy(s);
+	check_ok(share_release(b, NULL));
+	release_all(n);
+	share_pool_close(p);
+	share_disconnect(c);
+	gate_free(gate);
+}
+
 /* The last bytes as well, which are fewer than any other thing has. */
 static void take_the_rest(share_buffer *b)
 {

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/admin.h>
+
 #include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/support/kinds.h"
@@ -319,6 +321,28 @@ Test(event, a_user_has_as_many_as_the_limit_says, .init = start_with_limit)
 	for (int i = 0; i < 3; i++)
 		share_event_release(e[i]);
 	expect_leases(0, 0);
+}
+
+Test(event, who_has_an_event_has_it_once_more_beyond_its_limit, .init = start_with_limit)
+{
+	share_event *e = create("has"), *other = create("has not"), *first, *again;
+	share_client *c = connect_as("opens");
+
+	check_ok(share_event_open(c, "has", &first));
+	broker_write_config(
+	    "{\"limits\": {\"events\": 3, \"broker_memory\": 1024}, \"pools\": "
+	    "[{\"name\": \"default\", \"kind\": \"host\"}]}");
+	check_ok(share_reload(client, NULL, NULL));
+	check_error(share_event_open(c, "has not", &again), SHARE_EQUOTA);
+	check_ok(share_event_open(c, "has", &again));
+	share_event_release(again);
+	share_event_release(first);
+	share_event_release(other);
+	share_event_release(e);
+	share_disconnect(c);
+	expect_leases(0, 0);
+	broker_write_config("{\"pools\": [{\"name\": \"default\", \"kind\": \"host\"}]}");
+	check_ok(share_reload(client, NULL, NULL));
 }
 
 Test(event, a_device_has_4096_at_a_time, .init = start_without_limit)
