@@ -40,6 +40,7 @@
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/prefault.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
 #include "broker/reload.h"
@@ -307,6 +308,8 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 		r = b->base ? make_timers(b) : -ENOMEM;
 	if (r == 0)
 		broker_hangs_after(b, config->hang_ms);
+	if (r == 0)
+		r = prefault_new(b, &b->memory->prefault);
 	if (r == 0)
 		r = clients_init(b, &broker_rooms);
 	if (r == 0)

@@ -190,6 +190,10 @@ static const struct number member_flags[] = {
 };
 static const struct number recipe_flags[] = {
     NUMBER(MEMORY_ON_MIG, "the device is an instance of one: a UUID does not tell"),
+    NUMBER(MEMORY_MAY_SHRINK, "adopted: who can open the file may make it smaller"),
+    NUMBER(MEMORY_HUGE_PAGES, "host: who maps it asks for huge pages"),
+    NUMBER(MEMORY_HUGETLB, "host: it consists of huge pages that are reserved for it"),
+    NUMBER(MEMORY_IS_THERE, "host: all of its pages were made ahead"),
 };
 
 /* Fields lie one behind the other; what is between them is zero. */

@@ -36,6 +36,8 @@ static uint32_t flags_of(const struct memory_kind *kind)
 {
 	if (kind->on_device)
 		return MEMORY_ON_MIG;
+	if (kind->id == MEMORY_HOST)
+		return MEMORY_HUGE_PAGES | MEMORY_HUGETLB | MEMORY_IS_THERE;
 	return kind->id == MEMORY_ADOPTED ? MEMORY_MAY_SHRINK : 0;
 }
 

@@ -24,8 +24,9 @@ struct memory_mapping {
 	uint64_t size;
 	const struct memory_kind *kind;
 	bool writable;
-	int ordinal; /* CUDA's number of its device in this process; -1: host memory */
-	void *kept;  /* belongs to the importer */
+	uint32_t recipe_flags; /* host memory: enum memory_recipe_flags */
+	int ordinal;           /* CUDA's number of its device in this process; -1: host memory */
+	void *kept;            /* belongs to the importer */
 };
 
 /*

@@ -92,7 +92,9 @@ struct memory_recipe {
 	/* mempool: CUmemPoolPtrExportData of the segment's start. adopted: a u64, where in the file
 	 * the segment begins, and zeros. */
 	unsigned char pointer[64];
-	uint32_t flags;    /* enum memory_recipe_flags */
+	/* enum memory_recipe_flags; libraries of protocol versions before 8 take none of host
+	 * memory */
+	uint32_t flags;
 	uint32_t reserved; /* 0 */
 };
 _Static_assert(sizeof(struct memory_recipe) == 120, "on the wire");
@@ -102,6 +104,9 @@ enum memory_recipe_flags {
 	/* adopted: nothing keeps who can open the file from making it smaller, and then who reads
 	 * what was cut off faults */
 	MEMORY_MAY_SHRINK = 1 << 1,
+	MEMORY_HUGE_PAGES = 1 << 2, /* host: who maps it asks for huge pages, where there are any */
+	MEMORY_HUGETLB = 1 << 3,    /* host: it consists of huge pages that are reserved for it */
+	MEMORY_IS_THERE = 1 << 4,   /* host: all its pages were made before it was needed */
 };
 
 /* The text of a device's UUID, "GPU-5fd4f087-86f3-7a43-b711-4771313afc50", and room for it. */

@@ -107,7 +107,7 @@ FACES = {
                      " request turns wait",
     "broker/monitor": "monitor",
     "broker/device": "agent choice device ipc_event",
-    "broker/memory": "adopted client_memory fence memory pool pool_user pools records reuse segment trim",
+    "broker/memory": "adopted client_memory fence memory pool pool_user pools prefault records reuse segment trim",
     "broker/suballocator": "block suballocator",
     "broker/buffer": "buffer grant lease records scrub",
     "broker/names": "names name token",

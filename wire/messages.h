@@ -35,6 +35,8 @@
 #define WIRE_VERSION_ADOPT 8
 /* The version from which on a consumer may get the latest message alone. */
 #define WIRE_VERSION_LATEST 8
+/* The version from which on a pool says how the pages of host memory are made. */
+#define WIRE_VERSION_HOST_PAGES 8
 /* The version from which on a message may carry more than 256 bytes, and several buffers. */
 #define WIRE_VERSION_FAR 8
 
@@ -290,17 +292,20 @@
 #define WIRE_FIELDS_ping(F, V, M)
 #define WIRE_FIELDS_bye(F, V, M)
 #define WIRE_FIELDS_pool_open(F, V, M) V(M, name, 255, 6, "the pool's name")
-#define WIRE_FIELDS_pool_create(F, V, M)                                         \
-	F(M, u64, limit, 6, "bytes of all segments; 0: default")                 \
-	F(M, u64, segment_size, 6, "bytes; 0: default")                          \
-	F(M, u64, alignment, 6, "bytes; 0: default")                             \
-	F(M, u64, release_threshold, 6, "bytes; 0: default, all ones: none")     \
-	F(M, u32, flags, 6, "enum share_pool_flags")                             \
-	F(M, u32, reuse, 6, "enum share_reuse")                                  \
-	V(M, name, 255, 6, "the pool's name")                                    \
-	V(M, kind, 31, 6, "kind of memory; empty: auto")                         \
-	V(M, access, 16384, 6, "who may use it, JSON; empty: the creating user") \
-	V(M, device, 63, 6, "UUID as text, \"GPU-...\"; empty: the first that can make it")
+#define WIRE_FIELDS_pool_create(F, V, M)                                                    \
+	F(M, u64, limit, 6, "bytes of all segments; 0: default")                            \
+	F(M, u64, segment_size, 6, "bytes; 0: default")                                     \
+	F(M, u64, alignment, 6, "bytes; 0: default")                                        \
+	F(M, u64, release_threshold, 6, "bytes; 0: default, all ones: none")                \
+	F(M, u32, flags, 6, "enum share_pool_flags")                                        \
+	F(M, u32, reuse, 6, "enum share_reuse")                                             \
+	V(M, name, 255, 6, "the pool's name")                                               \
+	V(M, kind, 31, 6, "kind of memory; empty: auto")                                    \
+	V(M, access, 16384, 6, "who may use it, JSON; empty: the creating user")            \
+	V(M, device, 63, 6, "UUID as text, \"GPU-...\"; empty: the first that can make it") \
+	F(M, u64, prefault, 8, "bytes that are made ahead; 0: none")                        \
+	F(M, u32, huge_pages, 8, "enum share_huge_pages")                                   \
+	F(M, u32, numa, 8, "0: any; all ones: all in turns; else the number of a node and one")
 #define WIRE_FIELDS_pool(F, V, M)                                                \
 	F(M, u64, pool, 6, "identifier")                                         \
 	F(M, u64, limit, 6, "bytes of all segments")                             \

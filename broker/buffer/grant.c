@@ -190,7 +190,7 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 		out.m.grant.tensor = (struct wire_bytes){g->tensor->bytes, g->tensor->size};
 	if (fd >= 0)
 		out.m.grant.recipe =
-		    (struct wire_bytes){&s->memory.recipe, sizeof(s->memory.recipe)};
+		    (struct wire_bytes){segment_recipe(s, client), sizeof(struct memory_recipe)};
 	client_send(client, &out.m, out.fds, out.n_fds);
 	if (g->is_new && monitors_any(b))
 		buffer_tell(b, buffer, "alloc", client, g->n_more + 1);

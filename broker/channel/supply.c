@@ -54,7 +54,7 @@ int member_grant(struct member *m, struct segment *s, struct wire_message *out, 
 	};
 	if (*fd >= 0)
 		out->grant.recipe =
-		    (struct wire_bytes){&s->memory.recipe, sizeof(s->memory.recipe)};
+		    (struct wire_bytes){segment_recipe(s, m->client), sizeof(struct memory_recipe)};
 	return 0;
 }
 

@@ -254,8 +254,9 @@ static int compare_pool(struct config_changes *out, const struct pool_config *no
 	    {"segment_size", false, now->segment_size, file->segment_size},
 	    {"alignment", false, now->alignment, file->alignment},
 	    {"release_threshold", true, now->release_threshold, file->release_threshold},
+	    {"prefault", false, now->prefault, file->prefault},
 	};
-	char key[KEY_MAX];
+	char key[KEY_MAX], numa[2][POOL_NUMA_MAX];
 	int r = compare(out, false, pool_key(key, file, "kind"), now->kind, file->kind);
 
 	if (r == 0)
@@ -267,6 +268,14 @@ static int compare_pool(struct config_changes *out, const struct pool_config *no
 	if (r == 0)
 		r = compare(out, false, pool_key(key, file, "reuse"), pool_reuse_name(now->reuse),
 			    pool_reuse_name(file->reuse));
+	if (r == 0)
+		r = compare(out, false, pool_key(key, file, "huge_pages"),
+			    pool_huge_pages_name(now->huge_pages),
+			    pool_huge_pages_name(file->huge_pages));
+	if (r == 0)
+		r = compare(out, false, pool_key(key, file, "numa"),
+			    pool_numa_name(now->numa, numa[0]),
+			    pool_numa_name(file->numa, numa[1]));
 	for (size_t i = 0; r == 0 && i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		r = compare_size(out, sizes[i].can_change, pool_key(key, file, sizes[i].key),
 				 sizes[i].now, sizes[i].file);
@@ -404,6 +413,9 @@ static void keep_pool(struct pool_config *now, struct pool_config *file)
 	file->reuse = now->reuse;
 	file->segment_size = now->segment_size;
 	file->alignment = now->alignment;
+	file->prefault = now->prefault;
+	file->huge_pages = now->huge_pages;
+	file->numa = now->numa;
 }
 
 int config_replace(struct config *now, struct config *file)

@@ -49,17 +49,79 @@ static uint64_t read_limit(const char *path)
 	return limit;
 }
 
-/* The least limit of @group and of those that it is in, which is named by a path. */
-static uint64_t least_limit(const char *root, const char *controller, char *group, const char *name)
+/* The files that say it in a version of cgroups, and the words of its memory.stat for files that
+ * could be read again. */
+struct version {
+	const char *limit, *usage, *words[2];
+};
+static const struct version version_1 = {"memory.limit_in_bytes",
+					 "memory.usage_in_bytes",
+					 {"total_inactive_file ", "total_active_file "}};
+static const struct version version_2 = {
+    "memory.max", "memory.current", {"inactive_file ", "active_file "}};
+
+/* Something that a cgroup has, in this folder. UINT64_MAX: it says nothing about it. */
+typedef uint64_t number_of(const char *folder, const struct version *version);
+
+static uint64_t read_in(const char *folder, const char *name)
+{
+	char path[PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return read_limit(path);
+}
+
+static uint64_t limit_of(const char *folder, const struct version *version)
+{
+	return read_in(folder, version->limit);
+}
+
+/* What the lines say that begin with one of two words, together. */
+static uint64_t read_lines(const char *path, const char *first, const char *second)
+{
+	FILE *file = fopen(path, "re");
+	uint64_t sum = 0, n;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file)) {
+		const char *space = strchr(line, ' ');
+
+		if (space &&
+		    (strncmp(line, first, strlen(first)) == 0 ||
+		     strncmp(line, second, strlen(second)) == 0) &&
+		    sscanf(space, "%" SCNu64, &n) == 1)
+			sum += n;
+	}
+	if (file)
+		fclose(file);
+	return sum;
+}
+
+static uint64_t left_of(const char *folder, const struct version *version)
+{
+	uint64_t limit = limit_of(folder, version), used = read_in(folder, version->usage), files;
+	char path[PATH_MAX + 32];
+
+	if (limit == UINT64_MAX || used == UINT64_MAX)
+		return UINT64_MAX;
+	snprintf(path, sizeof(path), "%s/memory.stat", folder);
+	files = read_lines(path, version->words[0], version->words[1]);
+	used -= files < used ? files : used;
+	return limit > used ? limit - used : 0;
+}
+
+/* The least number of @group and of those that it is in, which is named by a path. */
+static uint64_t least_of(const char *root, const char *controller, char *group, number_of *of,
+			 const struct version *version)
 {
 	uint64_t least = UINT64_MAX, limit;
 	char path[PATH_MAX], *end;
 
 	do {
-		if (snprintf(path, sizeof(path), "%s/sys/fs/cgroup%s%s/%s", root, controller, group,
-			     name) >= (int)sizeof(path))
+		if (snprintf(path, sizeof(path), "%s/sys/fs/cgroup%s%s", root, controller, group) >=
+		    (int)sizeof(path))
 			break;
-		limit = read_limit(path);
+		limit = of(path, version);
 		least = limit < least ? limit : least;
 		end = strrchr(group, '/');
 		if (end)
@@ -83,7 +145,7 @@ static bool has_controller(const char *list, const char *name)
 
 /* What a line "number:controllers:group" says. A hierarchy of several controllers is mounted by all
  * their names, and mostly by each of them as well. */
-static uint64_t limit_of_line(const char *root, char *line)
+static uint64_t least_of_line(const char *root, char *line, number_of *of)
 {
 	char *list = strchr(line, ':'), *group = list ? strchr(list + 1, ':') : NULL;
 	char mounted[PATH_MAX], copy[PATH_MAX];
@@ -94,18 +156,18 @@ static uint64_t limit_of_line(const char *root, char *line)
 	*group++ = '\0';
 	list++;
 	if (*list == '\0')
-		return least_limit(root, "", group, "memory.max");
+		return least_of(root, "", group, of, &version_2);
 	if (!has_controller(list, "memory"))
 		return UINT64_MAX;
 	snprintf(copy, sizeof(copy), "%s", group);
-	limit = least_limit(root, "/memory", copy, "memory.limit_in_bytes");
+	limit = least_of(root, "/memory", copy, of, &version_1);
 	if (limit < UINT64_MAX)
 		return limit;
 	snprintf(mounted, sizeof(mounted), "/%s", list);
-	return least_limit(root, mounted, group, "memory.limit_in_bytes");
+	return least_of(root, mounted, group, of, &version_1);
 }
 
-uint64_t machine_cgroup_limit(const char *root)
+static uint64_t least_of_all(const char *root, number_of *of)
 {
 	uint64_t least = UINT64_MAX, limit;
 	char path[PATH_MAX], line[PATH_MAX];
@@ -115,12 +177,27 @@ uint64_t machine_cgroup_limit(const char *root)
 	file = fopen(path, "re");
 	while (file && fgets(line, sizeof(line), file)) {
 		line[strcspn(line, "\n")] = '\0';
-		limit = limit_of_line(root, line);
+		limit = least_of_line(root, line, of);
 		least = limit < least ? limit : least;
 	}
 	if (file)
 		fclose(file);
 	return least;
+}
+
+uint64_t machine_cgroup_limit(const char *root)
+{
+	return least_of_all(root, limit_of);
+}
+
+uint64_t machine_memory_left(const char *root)
+{
+	uint64_t of_cgroup = least_of_all(root, left_of), left;
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+	left = read_lines(path, "MemAvailable:", "MemAvailable:") << 10;
+	return left > 0 && left < of_cgroup ? left : of_cgroup;
 }
 
 uint64_t machine_broker_memory(uint64_t wanted, const char *root)

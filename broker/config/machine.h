@@ -13,6 +13,11 @@ uint64_t machine_memory(void);
  * version 1. UINT64_MAX: there is no limit. @root: "", or a folder in whose place of / to look. */
 uint64_t machine_cgroup_limit(const char *root);
 
+/* How much of that nobody uses: of the machine, or of the cgroup of this process or one that it is
+ * in, whichever has least. What the system would give up for others (files that it has read) counts
+ * as unused. In any thread. @root as above. */
+uint64_t machine_memory_left(const char *root);
+
 /* What a broker may take for its own to share out: the memory of the machine without swap; from
  * machine_follow_cgroup() on, no more than the cgroup of this process may have, as those who use
  * this broker are in the same one. */

@@ -28,6 +28,7 @@
 #define DEFAULT_ALIGNMENT    512
 #define MAX_ALIGNMENT        (2 * MIB)
 #define SEGMENT_GRANULE      4096
+#define MAX_NODES            1024
 #define MIN_SEGMENT_SIZE     POOL_MIN_LIMIT
 #define MAX_SEGMENT_SIZE     TIB
 
@@ -44,6 +45,27 @@ static const char *const reuse_names[] = {
 const char *pool_reuse_name(uint32_t reuse)
 {
 	return reuse_names[reuse];
+}
+
+/* enum share_huge_pages */
+static const char *const huge_pages_names[] = {
+    [SHARE_HUGE_PAGES_SYSTEM] = "system",
+    [SHARE_HUGE_PAGES_ADVISE] = "advise",
+    [SHARE_HUGE_PAGES_REQUIRE] = "require",
+};
+
+const char *pool_huge_pages_name(uint32_t huge_pages)
+{
+	return huge_pages_names[huge_pages];
+}
+
+const char *pool_numa_name(uint32_t numa, char out[static POOL_NUMA_MAX])
+{
+	if (numa == SHARE_NUMA_ANY || numa == SHARE_NUMA_INTERLEAVE)
+		snprintf(out, POOL_NUMA_MAX, "%s", numa == SHARE_NUMA_ANY ? "any" : "interleave");
+	else
+		snprintf(out, POOL_NUMA_MAX, "%u", numa - 1);
+	return out;
 }
 
 void pool_config_clear(struct pool_config *p)
@@ -101,23 +123,74 @@ static int check_device(const struct config_reader *r, const struct config_path 
 	return 0;
 }
 
-/* @name NULL: not said. */
-static int read_reuse(const struct config_reader *r, const struct config_path *path,
-		      const char *name, uint32_t *out)
+/* One of a few names, if it is there. @is: what such a thing is. */
+static int read_one_of(const struct config_reader *r, const struct config_path *path,
+		       const json_t *object, const char *is, const char *const *names, uint32_t n,
+		       uint32_t *out)
 {
-	char shown[64];
+	char shown[64], known[64];
+	const char *name = NULL;
+	size_t size = 0;
+	int e = config_read_string(r, path, object, is, &name);
 
-	for (uint32_t i = 0; name && i < N_OF(reuse_names); i++) {
-		if (strcmp(name, reuse_names[i]) == 0) {
+	if (e != 0 || !name)
+		return e;
+	for (uint32_t i = 0; i < n; i++) {
+		if (strcmp(name, names[i]) == 0) {
 			*out = i;
 			return 0;
 		}
+		size += (size_t)snprintf(known + size, sizeof(known) - size, "%s%s", i ? ", " : "",
+					 names[i]);
 	}
-	if (!name)
-		return 0;
-	return config_fail(r, CONFIG_KEY(path, "reuse"),
-			   "\"%s\" is not a way to use memory again (gate, clean, scrub)",
-			   text_printable(name, shown, sizeof(shown)));
+	return config_fail(r, path, "\"%s\" is not %s (%s)",
+			   text_printable(name, shown, sizeof(shown)), is, known);
+}
+
+/* The number of a node, or a word. */
+static int read_numa(const struct config_reader *r, const struct config_path *path,
+		     const json_t *value, uint32_t *out)
+{
+	if (json_is_string(value) && strcmp(json_string_value(value), "any") == 0)
+		*out = SHARE_NUMA_ANY;
+	else if (json_is_string(value) && strcmp(json_string_value(value), "interleave") == 0)
+		*out = SHARE_NUMA_INTERLEAVE;
+	else if (json_is_integer(value) && json_integer_value(value) >= 0 &&
+		 json_integer_value(value) < MAX_NODES)
+		*out = SHARE_NUMA_NODE(json_integer_value(value));
+	else
+		return config_fail_value(r, path, value,
+					 "is not a NUMA policy (\"any\", \"interleave\", or the "
+					 "number of a node)");
+	return 0;
+}
+
+/* Whether the machine has any of it is for later. */
+static int check_pages(const struct config_reader *r, const struct config_path *path,
+		       const struct pool_config *p)
+{
+	const struct memory_kind *kind = memory_kind_by_name(p->kind, strlen(p->kind));
+	const char *key = p->prefault > 0     ? "prefault"
+			  : p->huge_pages > 0 ? "huge_pages"
+			  : p->numa > 0       ? "numa"
+					      : NULL;
+	char one[SIZE_EXACT_MAX], other[SIZE_EXACT_MAX];
+
+	if (p->huge_pages >= N_OF(huge_pages_names))
+		return config_fail(r, CONFIG_KEY(path, "huge_pages"),
+				   "%u is not an enum share_huge_pages", p->huge_pages);
+	if (p->numa > MAX_NODES && p->numa != SHARE_NUMA_INTERLEAVE)
+		return config_fail(r, CONFIG_KEY(path, "numa"), "%u is not the number of a node",
+				   p->numa - 1);
+	if (key && kind && kind->id != MEMORY_HOST)
+		return config_fail(r, CONFIG_KEY(path, key),
+				   "is not possible with kind %s (it is about memory of kind host)",
+				   kind->name);
+	if (p->prefault > p->limit)
+		return config_fail(r, CONFIG_KEY(path, "prefault"),
+				   "%s is more than the pool's limit (%s)",
+				   size_tell(p->prefault, one), size_tell(p->limit, other));
+	return 0;
 }
 
 static int check_reuse(const struct config_reader *r, const struct config_path *path,
@@ -208,7 +281,9 @@ static int check_pool(const struct config_reader *r, const struct config_path *p
 		e = check_device(r, path, p);
 	if (e == 0)
 		e = check_reuse(r, path, p);
-	return e ? e : check_sizes(r, path, p, default_limit);
+	if (e == 0)
+		e = check_sizes(r, path, p, default_limit);
+	return e ? e : check_pages(r, path, p);
 }
 
 int pool_config_validate(struct pool_config *p, uint64_t default_limit, char *error,
@@ -243,21 +318,22 @@ static int read_pool(const struct config_reader *r, const struct config_path *pa
 		     uint64_t default_limit, struct pool_config *p)
 {
 	static const char *const keys[] = {
-	    "name",  "kind",         "device",    "same_address",      "reuse",
-	    "limit", "segment_size", "alignment", "release_threshold", "access",
+	    "name",     "kind",         "device",    "same_address",      "reuse",
+	    "limit",    "segment_size", "alignment", "release_threshold", "access",
+	    "prefault", "huge_pages",   "numa",
 	};
 	const struct {
 		const char *key;
 		bool zero;
 		uint64_t *out;
 	} sizes[] = {
-	    {"limit", false, &p->limit},
-	    {"segment_size", false, &p->segment_size},
-	    {"alignment", false, &p->alignment},
-	    {"release_threshold", true, &p->release_threshold},
+	    {"limit", false, &p->limit},         {"segment_size", false, &p->segment_size},
+	    {"alignment", false, &p->alignment}, {"release_threshold", true, &p->release_threshold},
+	    {"prefault", true, &p->prefault},
 	};
 	const json_t *same_address = json_object_get(object, "same_address");
-	const char *name = NULL, *device = NULL, *reuse = NULL;
+	const json_t *numa = json_object_get(object, "numa");
+	const char *name = NULL, *device = NULL;
 	int e = config_check_object(r, path, object, "{\"name\": \"frames\", \"limit\": \"4GiB\"}");
 
 	if (e == 0)
@@ -279,10 +355,14 @@ static int read_pool(const struct config_reader *r, const struct config_path *pa
 				      "is neither true nor false");
 	p->same_address = json_is_true(same_address);
 	if (e == 0)
-		e = config_read_string(r, CONFIG_KEY(path, "reuse"), object,
-				       "a way to use memory again", &reuse);
+		e = read_one_of(r, CONFIG_KEY(path, "reuse"), object, "a way to use memory again",
+				reuse_names, N_OF(reuse_names), &p->reuse);
 	if (e == 0)
-		e = read_reuse(r, path, reuse, &p->reuse);
+		e = read_one_of(r, CONFIG_KEY(path, "huge_pages"), object,
+				"a way to have huge pages", huge_pages_names,
+				N_OF(huge_pages_names), &p->huge_pages);
+	if (e == 0 && numa)
+		e = read_numa(r, CONFIG_KEY(path, "numa"), numa, &p->numa);
 	for (size_t i = 0; e == 0 && i < N_OF(sizes); i++)
 		e = size_read(r, CONFIG_KEY(path, sizes[i].key), object, sizes[i].zero,
 			      sizes[i].out);
@@ -293,7 +373,8 @@ static int read_pool(const struct config_reader *r, const struct config_path *pa
 	if (e == 0 && access)
 		e = access_parse(r, CONFIG_KEY(path, "access"), access, &p->access);
 	/* what one user leaves is not shown to the next one, unless the operator says so */
-	if (e == 0 && !reuse && access_lets_several_write(&p->access, geteuid()))
+	if (e == 0 && !json_object_get(object, "reuse") &&
+	    access_lets_several_write(&p->access, geteuid()))
 		p->reuse = SHARE_REUSE_SCRUB;
 	return e;
 }

@@ -30,6 +30,9 @@ struct pool_config {
 	uint64_t segment_size;
 	uint64_t alignment;
 	uint64_t release_threshold;
+	uint64_t prefault;
+	uint32_t huge_pages; /* enum share_huge_pages */
+	uint32_t numa;       /* SHARE_NUMA_... */
 	struct access_list access;
 	bool leaving; /* the file that was read last lacks it; the pool is still there */
 };
@@ -52,6 +55,12 @@ uint64_t pool_config_highest_limit(uint64_t segment_size);
 
 /** "gate", "clean" or "scrub". */
 const char *pool_reuse_name(uint32_t reuse);
+
+/** "system", "advise" or "require". */
+const char *pool_huge_pages_name(uint32_t huge_pages);
+/** "any", "interleave" or the number of a node. Returns @out. */
+#define POOL_NUMA_MAX 16
+const char *pool_numa_name(uint32_t numa, char out[static POOL_NUMA_MAX]);
 
 /** Frees name, device and access. */
 void pool_config_clear(struct pool_config *p);

@@ -7,6 +7,7 @@
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "broker/memory/inside.h"
+#include "broker/memory/prefault.h"
 #include "broker/memory/segment.h"
 #include "broker/suballocator/suballocator.h"
 #include <errno.h>
@@ -65,6 +66,7 @@ void memory_done(struct broker *b)
 	slab_done(&b->memory->blocks);
 	slab_done(&b->memory->segments);
 	generations_done(&b->memory->generations);
+	prefault_free(b->memory->prefault);
 }
 
 void memory_page_died(struct memory *m, uint64_t page)

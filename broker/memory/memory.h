@@ -12,6 +12,7 @@
 
 struct broker;
 struct pool;
+struct prefault;
 struct segment;
 struct timelines;
 
@@ -35,6 +36,8 @@ struct memory {
 	 */
 	void (*on_segment_added)(struct broker *b, struct segment *s);
 	void (*on_segment_retired)(struct broker *b, const struct segment *s);
+
+	struct prefault *prefault; /* the pages of host memory that are made ahead */
 
 	uint64_t last_page;
 	/* The last timeline pages whose owners died, a ring: for those who ask too late to be sent

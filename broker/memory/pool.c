@@ -27,9 +27,11 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
 #include "broker/memory/reuse.h"
 #include "broker/monitor/monitor.h"
+#include "memory/host_pages.h"
 
 uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 {
@@ -44,6 +46,23 @@ uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size)
 	return (size + p->sizes.granularity - 1) / p->sizes.granularity * p->sizes.granularity;
 }
 
+/* What is said of host memory means nothing on a device, where "auto" may lead. */
+static int check_pages(const struct choice *choice, const struct memory_host_pages *pages,
+		       struct failure *failure)
+{
+	return choice->kind->id == MEMORY_HOST ? memory_host_check(pages, failure) : 0;
+}
+
+static void take_pages(struct pool *p)
+{
+	size_t size = strlen(p->choice.reason);
+
+	if (p->choice.kind->id != MEMORY_HOST)
+		return;
+	p->sizes.granularity = memory_host_granularity(&p->pages);
+	memory_host_describe(&p->pages, p->choice.reason + size, sizeof(p->choice.reason) - size);
+}
+
 static void take_choice(struct pool *p, const struct choice *choice)
 {
 	const struct device *d = choice->device;
@@ -53,6 +72,7 @@ static void take_choice(struct pool *p, const struct choice *choice)
 	p->sizes.granularity = choice->kind->granularity;
 	if (d && d->granularity > p->sizes.granularity)
 		p->sizes.granularity = d->granularity;
+	take_pages(p);
 	p->sizes.segment_size = pool_chosen_segment_size(p, p->sizes.segment_size);
 	p->sizes.limit = pool_chosen_limit(p, p->sizes.limit);
 }
@@ -101,8 +121,12 @@ int pool_begin(struct broker *b, struct pool *p)
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
 	     struct account *account, bool persistent, struct pool **out, struct failure *failure)
 {
-	struct pool *p = calloc(1, sizeof(*p));
+	const struct memory_host_pages pages = {config->huge_pages, config->numa};
+	int r = choice ? check_pages(choice, &pages, failure) : 0;
+	struct pool *p = r == 0 ? calloc(1, sizeof(*p)) : NULL;
 
+	if (r != 0)
+		return r;
 	if (!p)
 		return failure_no_memory(failure, "the broker");
 	if (account && !charge_take(&p->charge, account, LIMIT_POOLS, 1)) {
@@ -125,6 +149,8 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	p->sizes.segment_size = config->segment_size;
 	p->sizes.alignment = config->alignment;
 	p->sizes.release_threshold = config->release_threshold;
+	p->sizes.prefault = config->prefault;
+	p->pages = pages;
 	p->owner = owner;
 	p->persistent = persistent;
 	p->name = config->name;
@@ -150,6 +176,8 @@ int pool_resolve(struct broker *b, struct pool *p, struct failure *failure)
 	r = choose(b, p->wish.kind, p->wish.device, p->flags, p->sizes.limit, &choice, failure);
 	if (r == CHOICE_LATER)
 		return POOL_LATER;
+	if (r == 0)
+		r = check_pages(&choice, &p->pages, failure);
 	if (r != 0)
 		return r;
 	take_choice(p, &choice);
@@ -157,6 +185,7 @@ int pool_resolve(struct broker *b, struct pool *p, struct failure *failure)
 	/* host memory is what the configuration says: that is no news */
 	if (!pool_wants_host(p))
 		say_what_it_is(p);
+	pool_make_ahead(b, p);
 	return 0;
 }
 
@@ -393,12 +422,26 @@ bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
 
 static void return_segments(struct broker *b, struct pool *p)
 {
+	uint64_t keep = p->sizes.release_threshold;
+
+	if (keep < p->sizes.prefault)
+		keep = p->sizes.prefault;
 	/* above its limit, which was lowered, it keeps nothing; nor what is its owner's */
-	pool_shrink(b, p,
-		    p->extent.reserved > p->sizes.limit || pool_is_adopted(p)
-			? 0
-			: p->sizes.release_threshold);
+	if (p->extent.reserved > p->sizes.limit || pool_is_adopted(p))
+		keep = 0;
+	pool_shrink(b, p, keep);
 	pool_end_if_unused(b, p);
+}
+
+/* What was not all there when the broker before ended; what is there takes no time. */
+static void fill_again(struct broker *b, struct pool *p)
+{
+	struct segment *s;
+
+	LIST_FOREACH (s, &p->extent.segments, link)
+		if (p->sizes.prefault > 0 && s->state == SEGMENT_ACTIVE &&
+		    !(s->memory.recipe.flags & MEMORY_IS_THERE))
+			prefault_start(b, s);
 }
 
 void pools_restored(struct broker *b)
@@ -409,6 +452,7 @@ void pools_restored(struct broker *b)
 		next = LIST_NEXT(p, link); /* only @p can end */
 		if (p->gated.n > 0)
 			broker_look_soon(b);
+		fill_again(b, p);
 		return_segments(b, p);
 	}
 }

@@ -15,7 +15,7 @@
 #include "broker/memory/gated.h"
 #include "broker/memory/segment.h"
 #include "broker/suballocator/suballocator.h"
-#include "memory/kind.h"
+#include "memory/host_pages.h"
 
 struct broker;
 struct pool_user;
@@ -30,7 +30,7 @@ struct pool_wish {
 /* Bytes: how large the pool may be, and what its blocks and segments are multiples of. */
 struct pool_sizes {
 	uint64_t granularity; /* of segments */
-	uint64_t limit, segment_size, alignment, release_threshold;
+	uint64_t limit, segment_size, alignment, release_threshold, prefault;
 };
 
 /* The memory that the pool has. */
@@ -79,12 +79,12 @@ struct pool {
 	struct choice choice;  /* kind NULL: not made yet; who opens the pool makes it */
 	struct device *device; /* of the choice */
 	struct pool_sizes sizes;
+	struct memory_host_pages pages;
 	struct access_list access;
 	uid_t owner;
 	struct charge charge;
-	bool configured; /* by the file */
-	bool persistent; /* stays without users */
-	bool destroyed;  /* has lost its name: takes no new buffers, ends with its last one */
+	bool configured, persistent; /* by the file; stays without users */
+	bool destroyed; /* has lost its name: takes no new buffers, ends with its last one */
 	struct suballocator suballocator;
 	struct gated_blocks gated;
 	struct pool_extent extent;

@@ -13,6 +13,7 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/config/size.h"
@@ -23,7 +24,9 @@
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
+#include "memory/host_pages.h"
 
 /* How long an allocation waits for other processes to unmap segments that were returned, or for an
  * agent that was told to end. */
@@ -137,7 +140,7 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct seg
 	struct segment *s;
 	int r;
 
-	if (memory_host_exporter.create(size, address, &memory, &why) != 0)
+	if (memory_host_create(&p->pages, size, address, &memory, &why) != 0)
 		return failure_set(failure, why.error,
 				   "cannot create a segment for pool '%s': %.700s", p->name,
 				   why.text);
@@ -147,6 +150,8 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct seg
 		return failure_no_memory(failure, "the broker");
 	}
 	p->extent.reserved += size;
+	if (p->extent.reserved - size < p->sizes.prefault)
+		prefault_start(b, s);
 	return 0;
 }
 
@@ -339,6 +344,23 @@ void pool_wake(struct pool *p)
 {
 	if (!TAILQ_EMPTY(&p->waiting.requests) && !p->growth.is_under_way)
 		event_active(p->waiting.timer, EV_TIMEOUT, 0);
+}
+
+void pool_make_ahead(struct broker *b, struct pool *p)
+{
+	struct failure why;
+	int r = 0;
+
+	if (!p->choice.kind || p->choice.kind->id != MEMORY_HOST)
+		return;
+	while (r == 0 && p->extent.reserved < p->sizes.prefault &&
+	       pool_room(p) >= p->sizes.granularity) {
+		beat();
+		r = pool_grow(b, p, 1, 0, &why);
+	}
+	if (r != 0)
+		log_warning_of(p->owner, "pool '%s': not all of its \"prefault\" is made: %s",
+			       p->name, why.text);
 }
 
 int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t left_ms,

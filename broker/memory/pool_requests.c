@@ -155,6 +155,29 @@ static bool check_access(struct request *r, const struct pool *p)
 	return same;
 }
 
+static bool check_pages(struct request *r, const struct pool *p)
+{
+	const struct wire_pool_create *m = &r->m->pool_create;
+	char is[POOL_NUMA_MAX], wanted[POOL_NUMA_MAX];
+
+	if (m->huge_pages > SHARE_HUGE_PAGES_REQUIRE) {
+		request_fail(r, SHARE_EINVAL, "huge_pages: %u is not an enum share_huge_pages",
+			     m->huge_pages);
+		return false;
+	}
+	if (m->huge_pages != SHARE_HUGE_PAGES_SYSTEM && m->huge_pages != p->pages.huge_pages) {
+		request_fail_unlike(r, "huge_pages", "pool", p->name,
+				    pool_huge_pages_name(p->pages.huge_pages),
+				    pool_huge_pages_name(m->huge_pages));
+		return false;
+	}
+	if (m->numa == SHARE_NUMA_ANY || m->numa == p->pages.numa)
+		return true;
+	request_fail_unlike(r, "numa", "pool", p->name, pool_numa_name(p->pages.numa, is),
+			    pool_numa_name(m->numa, wanted));
+	return false;
+}
+
 static bool check_same(struct request *r, struct pool *p)
 {
 	const struct wire_pool_create *m = &r->m->pool_create;
@@ -187,6 +210,9 @@ static bool check_same(struct request *r, struct pool *p)
 			   pool_chosen_segment_size(p, m->segment_size))) &&
 	       (!m->alignment ||
 		check_size(r, p, "alignment", p->sizes.alignment, m->alignment, m->alignment)) &&
+	       (!m->prefault ||
+		check_size(r, p, "prefault", p->sizes.prefault, m->prefault, m->prefault)) &&
+	       check_pages(r, p) &&
 	       (!m->release_threshold ||
 		check_size(r, p, "release_threshold", p->sizes.release_threshold, keep, keep)) &&
 	       check_access(r, p);
@@ -218,6 +244,9 @@ static bool parse_options(struct request *r, struct pool_config *config, char *k
 		config->release_threshold = m->release_threshold;
 	config->same_address = m->flags & SHARE_POOL_SAME_ADDRESS;
 	config->reuse = m->reuse;
+	config->prefault = m->prefault;
+	config->huge_pages = m->huge_pages;
+	config->numa = m->numa;
 	config->name = strndup(m->name.data, m->name.size);
 	if (m->device.size)
 		config->device = strndup(m->device.data, m->device.size);
@@ -270,6 +299,7 @@ static void create(struct request *r, struct pool_config *config)
 		return;
 	}
 	pool_note(p);
+	pool_make_ahead(b, p);
 	reply_pool(r, p);
 }
 

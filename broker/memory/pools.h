@@ -38,6 +38,7 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 /* Makes the choice if it is not made. 0, POOL_LATER (when b->devices->waits is woken), or a
  * SHARE_E... number with a sentence. */
 int pool_resolve(struct broker *b, struct pool *p, struct failure *failure);
+void pool_make_ahead(struct broker *b, struct pool *p); /* the segments of its prefault */
 /* It was asked for a kind of the host's memory, which takes no device to choose. */
 bool pool_wants_host(const struct pool *p);
 /* Of the choice, or what was asked for. */

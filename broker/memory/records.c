@@ -124,6 +124,11 @@ static void pool_fields(struct record *r, void *object)
 	record_text(r, p->choice.reason, sizeof(p->choice.reason));
 	record_access(r, &p->access);
 	record_mark(r, &p->extent); /* where older brokers wrote zeros */
+	if (record_has(r, 1)) {
+		record_u64(r, &p->sizes.prefault);
+		record_u32(r, &p->pages.huge_pages);
+		record_u32(r, &p->pages.numa);
+	}
 }
 
 static bool is_power_of_two(uint64_t n)
@@ -141,8 +146,9 @@ static bool is_pool(struct broker *b, const struct pool *p)
 		return false;
 	return p->id > 0 && p->id <= b->memory->last_pool && p->name &&
 	       (p->destroyed || !pool_find(b, p->name, strlen(p->name))) &&
-	       p->reuse <= SHARE_REUSE_SCRUB && p->sizes.segment_size > 0 &&
-	       is_power_of_two(p->sizes.alignment) && p->sizes.alignment >= SUBALLOCATOR_UNIT;
+	       p->reuse <= SHARE_REUSE_SCRUB && p->pages.huge_pages <= SHARE_HUGE_PAGES_REQUIRE &&
+	       p->sizes.segment_size > 0 && is_power_of_two(p->sizes.alignment) &&
+	       p->sizes.alignment >= SUBALLOCATOR_UNIT;
 }
 
 static int pool_attach(struct broker *b, void *object)
@@ -253,6 +259,8 @@ static int segment_attach(struct broker *b, void *object)
 	*s = *read;
 	free(read);
 	s->in_use = 1;
+	s->filling = NULL;
+	s->prefaulted = 0;
 	e = take_cost(b, s);
 	if (e < 0)
 		return e;

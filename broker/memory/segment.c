@@ -33,8 +33,11 @@
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
+#include "memory/host_pages.h"
+#include "wire/messages.h"
 
 static const char *const state_names[] = {
     [SEGMENT_ACTIVE] = "active",
@@ -146,6 +149,8 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 	s->pool = pool;
 	s->state = SEGMENT_ACTIVE;
 	s->closing[0] = s->closing[1] = NULL;
+	s->filling = NULL;
+	s->prefaulted = 0;
 	generation_note(&b->memory->generations, b->journal, index, s->generation);
 	s->cost = *cost;
 	*cost = (struct segment_cost){.n_nobodys = 0};
@@ -282,6 +287,18 @@ int segment_descriptor(const struct segment *s, bool writable)
 	return writable || s->memory.fd_readonly < 0 ? s->memory.fd : s->memory.fd_readonly;
 }
 
+const struct memory_recipe *segment_recipe(const struct segment *s, const struct client *client)
+{
+	static struct memory_recipe plain;
+
+	if (s->pool->device || pool_is_adopted(s->pool) ||
+	    client->version >= WIRE_VERSION_HOST_PAGES)
+		return &s->memory.recipe;
+	plain = s->memory.recipe;
+	plain.flags = 0;
+	return &plain;
+}
+
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
 {
 	int r;
@@ -325,8 +342,9 @@ void segment_retire(struct broker *b, struct segment *s)
 	/* both at once: clients that take their time to unmap keep neither memory nor descriptors.
 	 * Of a device's memory, what they map is theirs until they let go; and when the broker
 	 * ends, all that they map is */
+	prefault_stop(b, s);
 	if (s->pool->choice.kind->id == MEMORY_HOST && !b->has_ended)
-		r = memory_host_zero(&s->memory, 0, s->memory.recipe.size);
+		r = memory_host_discard(&s->memory);
 	close_descriptors(s);
 	return_descriptors(b, &s->cost);
 	if (r < 0)

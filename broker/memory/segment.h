@@ -24,12 +24,11 @@ enum segment_state { SEGMENT_ACTIVE, SEGMENT_RETIRING };
 struct broker;
 struct client;
 struct closing;
+struct filling;
 struct pool;
 
 #define SEGMENT_KEEP 8 /* bytes */
-
-/* What a segment costs whoever has made its pool, or has brought its memory: taken before there is
- * one. */
+/* For whoever has made its pool, or has brought its memory: taken before there is one. */
 struct segment_cost {
 	struct charge segment, descriptors;
 	uint32_t n_nobodys; /* descriptors, of a pool of the configuration */
@@ -40,7 +39,7 @@ struct segment {
 	uint32_t generation;
 	uint32_t in_use;
 
-	uint32_t index;
+	uint32_t index, record;
 	struct pool *pool;
 	LIST_ENTRY(segment) link; /* in the pool */
 	struct region region;
@@ -53,7 +52,8 @@ struct segment {
 	struct segment_cost cost;
 	/* Of memory that a client had already: its file may be large, or be of anything. */
 	struct closing *closing[2];
-	uint32_t record;
+	struct filling *filling; /* prefault.h */
+	uint64_t prefaulted;     /* bytes, by one that is over */
 };
 
 static inline struct segment *segment_of(const struct block *block)
@@ -82,6 +82,8 @@ uint64_t segment_id(const struct segment *s);
 struct segment *segment_find(struct broker *b, uint64_t id);
 const char *segment_state_name(enum segment_state state);
 
+/* As @client is sent it: until the next call. */
+const struct memory_recipe *segment_recipe(const struct segment *s, const struct client *client);
 /* For that mode. Borrowed. */
 int segment_descriptor(const struct segment *s, bool writable);
 /* The descriptor to send along so that @client can reach @s in @mode; -1 when it has it. Borrowed.

@@ -17,6 +17,7 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/prefault.h"
 #include "broker/memory/segment.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
@@ -54,9 +55,21 @@ static json_t *users_of(const struct request *r, const struct pool *p)
 	return list;
 }
 
+/* How much of it was made ahead so far. */
+static uint64_t prefaulted(const struct pool *p)
+{
+	const struct segment *s;
+	uint64_t bytes = 0;
+
+	LIST_FOREACH (s, &p->extent.segments, link)
+		bytes += prefault_done(p->broker, s);
+	return bytes;
+}
+
 void report_pools(struct page *p)
 {
 	uint64_t after = report_cursor(p->r), last = 0;
+	char numa[POOL_NUMA_MAX];
 
 	/* by identifier; there are few */
 	for (;;) {
@@ -74,7 +87,7 @@ void report_pools(struct page *p)
 			p,
 			json_pack(
 			    "{s:o, s:s, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-			    "s:I, s:I, s:I, s:b, s:b, s:s, s:I, s:o, s:o}",
+			    "s:I, s:I, s:I, s:b, s:b, s:s, s:I, s:o, s:o, s:I, s:I, s:s, s:s}",
 			    "pool", report_text(next->name), "kind", pool_kind_name(next), "reason",
 			    report_text(next->choice.reason), "device", pool_device_name(next),
 			    "retiring", report_integer(next->extent.retiring), "owner",
@@ -91,7 +104,10 @@ void report_pools(struct page *p)
 			    next->persistent, "destroyed", next->destroyed, "reuse",
 			    pool_reuse_name(next->reuse), "gated",
 			    report_integer(next->gated.bytes), "failed", failures(next), "users",
-			    users_of(p->r, next)))) {
+			    users_of(p->r, next), "prefault", report_integer(next->sizes.prefault),
+			    "prefaulted", report_integer(prefaulted(next)), "huge_pages",
+			    pool_huge_pages_name(next->pages.huge_pages), "numa",
+			    pool_numa_name(next->pages.numa, numa)))) {
 			report_set_cursor(p, last);
 			return;
 		}

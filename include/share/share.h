@@ -375,6 +375,28 @@ enum share_reuse {
 	SHARE_REUSE_SCRUB = 2,
 };
 
+/** How large the pages of host memory are. What came of it is in the `reason` of the pool. */
+enum share_huge_pages {
+	/** As the kernel does it for all shared memory of the machine. */
+	SHARE_HUGE_PAGES_SYSTEM = 0,
+	/** Huge pages are asked for by MADV_HUGEPAGE, which the kernel follows where
+	 * /sys/kernel/mm/transparent_hugepage/shmem_enabled lets it and it has any; else small
+	 * ones.
+	 */
+	SHARE_HUGE_PAGES_ADVISE = 1,
+	/** Huge pages of 2 MiB out of those that the administrator has set aside
+	 * (vm.nr_hugepages), reserved when a segment is made. Without enough of them, allocating
+	 * fails (SHARE_ENOMEM); without any, making the pool (SHARE_ENOTSUP). */
+	SHARE_HUGE_PAGES_REQUIRE = 2,
+};
+
+/** A `numa`: wherever it comes from, which is mostly near to who touches it first. */
+#define SHARE_NUMA_ANY 0u
+/** A `numa`: pages of all NUMA nodes in turns. */
+#define SHARE_NUMA_INTERLEAVE UINT32_MAX
+/** A `numa`: of this node, as long as it has memory. */
+#define SHARE_NUMA_NODE(n) ((uint32_t)(n) + 1)
+
 /** A release_threshold: empty segments go back to the system at once. */
 #define SHARE_KEEP_NONE UINT64_MAX
 
@@ -401,10 +423,13 @@ typedef struct share_pool_options {
 	const char *access;         /**< JSON as in share-broker.conf(5); NULL: own user only */
 	uint32_t flags;             /**< enum share_pool_flags */
 	uint32_t reuse;             /**< enum share_reuse */
+	uint64_t prefault;   /**< host: bytes that the broker makes ahead and keeps; 0: none */
+	uint32_t huge_pages; /**< host: enum share_huge_pages */
+	uint32_t numa;       /**< host: SHARE_NUMA_... */
 } share_pool_options;
-#define SHARE_POOL_OPTIONS_INIT                                                \
-	{                                                                      \
-		sizeof(share_pool_options), NULL, NULL, 0, 0, 0, 0, NULL, 0, 0 \
+#define SHARE_POOL_OPTIONS_INIT                                                         \
+	{                                                                               \
+		sizeof(share_pool_options), NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0 \
 	}
 
 /**

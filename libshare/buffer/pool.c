@@ -223,6 +223,9 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 		r = struct_in(share_pool_options, &o, options);
 	if (r == 0)
 		r = name_check(name);
+	if (r == 0 && c->version < WIRE_VERSION_HOST_PAGES &&
+	    (o.prefault > 0 || o.huge_pages != SHARE_HUGE_PAGES_SYSTEM || o.numa != SHARE_NUMA_ANY))
+		r = fail(SHARE_ENOTSUP, "the broker is too old for prefault, huge_pages and numa");
 	if (r == 0 && o.access)
 		r = access_to_wire(o.access, &access);
 	if (r != 0)
@@ -234,6 +237,9 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 	    .release_threshold = o.release_threshold,
 	    .flags = o.flags,
 	    .reuse = o.reuse,
+	    .prefault = o.prefault,
+	    .huge_pages = o.huge_pages,
+	    .numa = o.numa,
 	    .name = {name, (uint32_t)strlen(name)},
 	};
 	if (o.kind)

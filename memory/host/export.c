@@ -5,26 +5,35 @@
  * its users fault by truncating it. Clients that may only read get a second descriptor, which is
  * open for reading only, and which the kernel refuses to map for writing.
  *
- * The system takes pages for it when they are first touched, as with malloc.
+ * The system takes pages for it when they are first touched, as with malloc, unless they are made
+ * ahead or reserved (pages.c).
  */
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <share/error.h>
 
+#include <share/share.h>
+
 #include "base/beat.h"
 #include "base/failure.h"
-#include "memory/export.h"
+#include "memory/host/inside.h"
 
 #define PIECE (UINT64_C(1) << 30)
 
-/* Opens the memfd once more, before host_create() takes its permissions away; after that nobody can
- * open it again for writing through /proc. */
+/* linux/memfd.h */
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21u << 26)
+#endif
+
+/* Opens the memfd once more, before memory_host_create() takes its permissions away; after that
+ * nobody can open it again for writing through /proc. */
 static int open_readonly(int fd)
 {
 	char path[sizeof("/proc/self/fd/") + 12];
@@ -33,15 +42,25 @@ static int open_readonly(int fd)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static int host_create(uint64_t size, uint64_t address, struct memory_segment *out,
-		       struct failure *failure)
+static uint32_t flags_of(const struct memory_host_pages *pages)
 {
+	if (pages->huge_pages == SHARE_HUGE_PAGES_REQUIRE)
+		return MEMORY_HUGETLB;
+	return pages->huge_pages == SHARE_HUGE_PAGES_ADVISE ? MEMORY_HUGE_PAGES : 0;
+}
+
+int memory_host_create(const struct memory_host_pages *pages, uint64_t size, uint64_t address,
+		       struct memory_segment *out, struct failure *failure)
+{
+	uint32_t flags = flags_of(pages);
 	int fd, readonly, r;
 
 	if (size == 0 || size > INT64_MAX)
 		return failure_set(failure, SHARE_EINVAL, "no memfd can have %llu bytes",
 				   (unsigned long long)size);
-	fd = memfd_create("share-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd = memfd_create("share-segment",
+			  MFD_CLOEXEC | MFD_ALLOW_SEALING |
+			      (flags & MEMORY_HUGETLB ? MFD_HUGETLB | MFD_HUGE_2MB : 0u));
 	if (fd < 0)
 		return failure_system(failure, "memfd_create", errno);
 	readonly = open_readonly(fd);
@@ -54,8 +73,12 @@ static int host_create(uint64_t size, uint64_t address, struct memory_segment *o
 		r = failure_system(failure, "sizing and sealing a memfd", errno);
 		goto close_both;
 	}
-	*out = (struct memory_segment){
-	    .recipe = {.size = size, .address = address}, .fd = fd, .fd_readonly = readonly};
+	r = memory_host_set_up(pages, fd, size, failure);
+	if (r != 0)
+		goto close_both;
+	*out = (struct memory_segment){.recipe = {.size = size, .address = address, .flags = flags},
+				       .fd = fd,
+				       .fd_readonly = readonly};
 	memory_identify(&out->recipe);
 	return 0;
 
@@ -64,6 +87,14 @@ close_both:
 close_fd:
 	close(fd);
 	return r;
+}
+
+static int create_as_ever(uint64_t size, uint64_t address, struct memory_segment *out,
+			  struct failure *failure)
+{
+	const struct memory_host_pages pages = {SHARE_HUGE_PAGES_SYSTEM, SHARE_NUMA_ANY};
+
+	return memory_host_create(&pages, size, address, out, failure);
 }
 
 static int host_destroy(struct memory_segment *segment, struct failure *failure)
@@ -78,7 +109,7 @@ static int host_destroy(struct memory_segment *segment, struct failure *failure)
 }
 
 /* In pieces, as the system needs a second for some gigabytes. */
-int memory_host_zero(const struct memory_segment *segment, uint64_t offset, uint64_t size)
+static int give_back(const struct memory_segment *segment, uint64_t offset, uint64_t size)
 {
 	for (uint64_t done = 0; done < size; done += PIECE) {
 		uint64_t n = size - done < PIECE ? size - done : PIECE;
@@ -91,8 +122,42 @@ int memory_host_zero(const struct memory_segment *segment, uint64_t offset, uint
 	return 0;
 }
 
+int memory_host_discard(const struct memory_segment *segment)
+{
+	return give_back(segment, 0, segment->recipe.size);
+}
+
+/* Huge pages that went back might be somebody else's before they are needed again. */
+static int write_zeros(const struct memory_segment *segment, uint64_t offset, uint64_t size)
+{
+	uint64_t end = offset + size, at = offset - offset % MEMORY_HOST_PIECE;
+	struct memory_host_window w;
+	int r = memory_host_window_open(&w);
+
+	if (r < 0)
+		return r;
+	for (; r == 0 && at < end; at += MEMORY_HOST_PIECE) {
+		uint64_t from = at < offset ? offset - at : 0;
+
+		r = memory_host_window_move(&w, segment, at);
+		if (r == 0)
+			r = memory_host_window_fill(&w);
+		if (r == 0)
+			memset(w.address + from, 0, (end - at < w.size ? end - at : w.size) - from);
+		beat();
+	}
+	memory_host_window_close(&w);
+	return r;
+}
+
+int memory_host_zero(const struct memory_segment *segment, uint64_t offset, uint64_t size)
+{
+	return segment->recipe.flags & MEMORY_HUGETLB ? write_zeros(segment, offset, size)
+						      : give_back(segment, offset, size);
+}
+
 const struct memory_exporter memory_host_exporter = {
     .kind = MEMORY_HOST,
-    .create = host_create,
+    .create = create_as_ever,
     .destroy = host_destroy,
 };

@@ -3,6 +3,9 @@
 /*
  * The importer of host memory: a mapping of a sealed memfd. Leases belong to one process, so a
  * forked child does not inherit the mapping, and faults if it touches the memory.
+ *
+ * Where all pages are there, the page tables are made with the mapping: that takes a fifth of what
+ * the faults would take, and allocates nothing. Where they are not, it would allocate all of them.
  */
 
 #include <errno.h>
@@ -14,6 +17,11 @@
 #include "base/failure.h"
 #include "base/mapping.h"
 #include "memory/importer.h"
+
+/* Younger than the headers of some systems. */
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 
 /* Maps @fd at a multiple of MEMORY_ALIGNMENT: offsets in a segment are aligned relative to its
  * start, so the start needs the largest alignment that the broker promises. Returns NULL and sets
@@ -73,6 +81,15 @@ static int check_size(int fd, uint64_t size, struct failure *failure)
 	return 0;
 }
 
+static void advise(void *at, uint64_t size, uint32_t flags)
+{
+	madvise(at, size, MADV_DONTFORK);
+	if (flags & MEMORY_HUGE_PAGES)
+		madvise(at, size, MADV_HUGEPAGE);
+	if (flags & MEMORY_IS_THERE)
+		madvise(at, size, MADV_POPULATE_READ);
+}
+
 static int host_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
 		       struct failure *failure)
 {
@@ -93,8 +110,9 @@ static int host_import(const struct memory_recipe *recipe, int fd, struct memory
 				   (unsigned long long)recipe->address);
 	if (!p)
 		return failure_system(failure, "mapping a segment", errno);
-	madvise(p, m->size, MADV_DONTFORK);
+	advise(p, m->size, recipe->flags);
 	m->address = p;
+	m->recipe_flags = recipe->flags;
 	return 0;
 }
 
@@ -107,7 +125,7 @@ static int host_make_writable(struct memory_mapping *m, int fd, struct failure *
 		return r;
 	if (!mapping_make(m->address, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd))
 		return failure_system(failure, "mapping a segment for writing", errno);
-	madvise(m->address, m->size, MADV_DONTFORK);
+	advise(m->address, m->size, m->recipe_flags);
 	return 0;
 }
 

@@ -19,6 +19,7 @@ from ._size import name_of, nbytes
 
 _PERSISTENT, _SAME_ADDRESS, _OPEN_OR_CREATE = 1, 2, 4
 _REUSE = {"gate": 0, "clean": 1, "scrub": 2}
+_HUGE_PAGES = {"system": 0, "advise": 1, "require": 2}
 _HOST_FENCES, _NEVER_BLOCK = 1, 2
 
 # What is open when the interpreter ends, to be closed in this order.
@@ -83,6 +84,17 @@ class Name(NamedTuple):
     persistent: bool
 
 
+def _numa_of(numa: int | str) -> int:
+    """As share_pool_options has it."""
+    if numa == "any":
+        return 0
+    if numa == "interleave":
+        return (1 << 32) - 1
+    if isinstance(numa, int) and 0 <= numa < 1024:
+        return numa + 1
+    raise ValueError(f"numa is 'any', 'interleave', or the number of a node, not {numa!r}")
+
+
 @extend(Client)
 class _Client:
     def __enter__(self):
@@ -109,6 +121,9 @@ class _Client:
         same_address: bool = False,
         reuse: str = "gate",
         create: bool | None = None,
+        prefault: int | str | None = None,
+        huge_pages: str = "system",
+        numa: int | str = "any",
     ) -> Pool:
         """Opens the pool. Makes it if there is none of that name.
 
@@ -117,12 +132,17 @@ class _Client:
         limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
         or ExistsError; False: NotFoundError rather than make it. What the pool is like says who makes it:
         info() tells.
+        Of host memory: prefault: so much is made ahead by the broker, and stays. huge_pages: "advise": where
+        the kernel has them; "require": those that are set aside, or an error. numa: "interleave", or the
+        number of a node. What came of these is in info()["reason"].
 
         DeniedError: this user may not make pools. InvalidArgumentError names the option at fault. NoDeviceError,
         NotSupportedError, DeviceError, QuotaExceededError.
         """
         if reuse not in _REUSE:
             raise ValueError(f"reuse is 'gate', 'clean' or 'scrub', not {reuse!r}")
+        if huge_pages not in _HUGE_PAGES:
+            raise ValueError(f"huge_pages is 'system', 'advise' or 'require', not {huge_pages!r}")
         return Pool(
             self,
             name_of("pool", name),
@@ -138,6 +158,9 @@ class _Client:
             | (_SAME_ADDRESS if same_address else 0)
             | (_OPEN_OR_CREATE if create is None else 0),
             _REUSE[reuse],
+            nbytes(prefault),
+            _HUGE_PAGES[huge_pages],
+            _numa_of(numa),
         )
 
     def lookup_dict(self, name: str, *, timeout: float | None = None) -> dict[str, Array]:

@@ -93,6 +93,9 @@ class Client(_Closes):
         same_address: bool = False,
         reuse: Literal["gate", "clean", "scrub"] = "gate",
         create: bool | None = None,
+        prefault: int | str | None = None,
+        huge_pages: Literal["system", "advise", "require"] = "system",
+        numa: int | str = "any",
     ) -> Pool:
         """Opens the pool. Makes it if there is none of that name.
 
@@ -101,6 +104,9 @@ class Client(_Closes):
         limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
         or ExistsError; False: NotFoundError rather than make it. What the pool is like says who makes it:
         info() tells.
+        Of host memory: prefault: so much is made ahead by the broker, and stays. huge_pages: "advise": where
+        the kernel has them; "require": those that are set aside, or an error. numa: "interleave", or the
+        number of a node. What came of these is in info()["reason"].
 
         DeniedError: this user may not make pools. InvalidArgumentError names the option at fault. NoDeviceError,
         NotSupportedError, DeviceError, QuotaExceededError."""

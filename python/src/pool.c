@@ -17,7 +17,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_pool_info info = SHARE_POOL_INFO_INIT;
-	unsigned long long limit, segment_size, alignment;
+	unsigned long long limit, segment_size, alignment, prefault;
 	PyObject *threshold;
 	struct client *client;
 	struct pool *self;
@@ -26,14 +26,16 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	share_pool *p;
 	int only_open, r;
 
-	if (!PyArg_ParseTuple(args, "O!spzzKKKOzII:Pool", core.client, &client, &name, &only_open,
-			      &options.kind, &options.device, &limit, &segment_size, &alignment,
-			      &threshold, &options.access, &options.flags, &options.reuse))
+	if (!PyArg_ParseTuple(args, "O!spzzKKKOzIIKII:Pool", core.client, &client, &name,
+			      &only_open, &options.kind, &options.device, &limit, &segment_size,
+			      &alignment, &threshold, &options.access, &options.flags,
+			      &options.reuse, &prefault, &options.huge_pages, &options.numa))
 		return NULL;
 	(void)kwargs;
 	options.limit = limit;
 	options.segment_size = segment_size;
 	options.alignment = alignment;
+	options.prefault = prefault;
 	if (threshold != Py_None) {
 		if (!arg_uint64(threshold, &options.release_threshold))
 			return NULL;

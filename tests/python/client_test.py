@@ -60,6 +60,13 @@ def test_errors_are_those_that_python_has(client, broker):
             client.pool("x", limit=wrong)
     with pytest.raises(ValueError):
         client.pool("x", reuse="never")
+    with pytest.raises(ValueError, match="huge_pages"):
+        client.pool("x", huge_pages="never")
+    for wrong in ["near", -1, 1024, None]:
+        with pytest.raises(ValueError, match="numa"):
+            client.pool("x", numa=wrong)
+    with client.pool("spread", kind="host", prefault="1MiB", huge_pages="advise", numa="interleave") as p:
+        assert "huge pages" in p.info()["reason"] and "spread over" in p.info()["reason"]
     for timeout in (-1, float("nan"), "soon"):
         with pytest.raises((ValueError, TypeError)):
             client.lookup("x", timeout=timeout)

@@ -145,6 +145,27 @@ Test(doctor, pages_of_shared_memory_are_huge_when_the_kernel_says_so)
 	findings = examine();
 	expect(findings, "huge pages", "ok", "within_size");
 	json_decref(findings);
+	put(path, "always within_size [advise] never deny force\n");
+	findings = examine();
+	expect(findings, "huge pages", "ok", "pools whose \"huge_pages\" is \"advise\" get them");
+	json_decref(findings);
+}
+
+Test(doctor, huge_pages_that_are_set_aside_are_counted)
+{
+	json_t *findings = examine();
+
+	expect(findings, "reserved pages", "ok", "no huge pages are set aside");
+	json_decref(findings);
+	put("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "64\n");
+	put("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "16\n");
+	findings = examine();
+	expect(findings, "reserved pages", "ok", "16 of 64 huge pages of 2 MiB are free");
+	json_decref(findings);
+	put("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0\n");
+	findings = examine();
+	expect(findings, "reserved pages", "note", "none of 64 huge pages");
+	json_decref(findings);
 }
 
 Test(doctor, the_cgroup_that_pays_is_named_with_its_limit)

@@ -216,14 +216,42 @@ static void examine_huge_pages(struct examination *e)
 	if (word && (strcmp(word, "always") == 0 || strcmp(word, "within_size") == 0 ||
 		     strcmp(word, "force") == 0))
 		found(e, "huge pages", OK, NULL, NULL, "shared memory gets them (%s)", word);
+	else if (word && strcmp(word, "advise") == 0)
+		found(e, "huge pages", OK, NULL, NULL,
+		      "pools whose \"huge_pages\" is \"advise\" get them (%s)", word);
 	else
 		found(
 		    e, "huge pages", NOTE,
 		    "host pools consist of pages of 4 KiB: more faults when memory is used first, "
 		    "and more misses of the TLB",
 		    "echo within_size >/sys/kernel/mm/transparent_hugepage/shmem_enabled, if the "
-		    "other users of shared memory can do with it",
+		    "other users of shared memory can do with it; or advise, for pools with "
+		    "\"huge_pages\": \"advise\"",
 		    "shared memory gets none (%s)", word ? word : "the kernel has no such setting");
+}
+
+/* For pools that take no others. */
+static void examine_reserved_pages(struct examination *e)
+{
+	static const char path[] = "/sys/kernel/mm/hugepages/hugepages-2048kB/";
+	char all[512], free_ones[512], n[32] = "0", left[32] = "0";
+
+	snprintf(all, sizeof(all), "%snr_hugepages", path);
+	snprintf(free_ones, sizeof(free_ones), "%sfree_hugepages", path);
+	if (!read_text(e, all, n, sizeof(n)) || atol(n) == 0)
+		found(e, "reserved pages", OK, NULL, NULL,
+		      "no huge pages are set aside: pools whose \"huge_pages\" is \"require\" are "
+		      "refused");
+	else if (!read_text(e, free_ones, left, sizeof(left)) || atol(left) == 0)
+		found(e, "reserved pages", NOTE,
+		      "pools whose \"huge_pages\" is \"require\" get no more memory",
+		      "sysctl vm.nr_hugepages=MORE", "none of %ld huge pages of 2 MiB are free",
+		      atol(n));
+	else
+		found(e, "reserved pages", OK, NULL, NULL,
+		      "%ld of %ld huge pages of 2 MiB are free, for pools whose \"huge_pages\" is "
+		      "\"require\"",
+		      atol(left), atol(n));
 }
 
 /* Puts the cgroup of a process, and what memory.max says there, into @group and @max. */
@@ -361,6 +389,7 @@ void examine_memory(struct examination *e)
 	examine_event_files(e);
 	examine_shm(e);
 	examine_huge_pages(e);
+	examine_reserved_pages(e);
 	examine_cgroups(e);
 	examine_broker_memory(e);
 }

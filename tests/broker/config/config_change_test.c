@@ -169,6 +169,12 @@ static const struct {
      "! pools[\"frames\"].segment_size: stays 64MiB; 1MiB takes a restart\n"},
     {POOL(""), POOL(", \"alignment\": 4096"),
      "! pools[\"frames\"].alignment: stays 512; 4KiB takes a restart\n"},
+    {POOL(", \"prefault\": \"1MiB\""), POOL(""),
+     "! pools[\"frames\"].prefault: stays 1MiB; 0 takes a restart\n"},
+    {POOL(""), POOL(", \"huge_pages\": \"advise\""),
+     "! pools[\"frames\"].huge_pages: stays system; advise takes a restart\n"},
+    {POOL(", \"numa\": \"interleave\""), POOL(", \"numa\": 3"),
+     "! pools[\"frames\"].numa: stays interleave; 3 takes a restart\n"},
     {POOL(", \"access\": [{\"user\": 70001, \"mode\": \"rw\"}, {\"user\": \"*\", \"mode\": "
 	  "\"ro\"}]"),
      POOL(", \"access\": [{\"group\": 70044, \"mode\": \"manage\"}, {\"user\": 70001, \"mode\": "

@@ -141,7 +141,8 @@ Test(config, everything_that_can_be_said_is_read)
 	    "     \"segment_size\": \"32MiB\", \"alignment\": 4096, \"release_threshold\": 0,\n"
 	    "     \"access\": [{\"user\": 70001, \"mode\": \"rw\"}, {\"user\": \"*\", \"mode\": "
 	    "\"ro\"}]},\n"
-	    "    {\"name\": \"weights\", \"reuse\": \"scrub\"},\n"
+	    "    {\"name\": \"weights\", \"reuse\": \"scrub\", \"prefault\": \"1GiB\",\n"
+	    "     \"huge_pages\": \"require\", \"numa\": 1},\n"
 	    "    {\"name\": \"pointers\", \"kind\": \"vmm\", \"same_address\": true,\n"
 	    "     \"device\": \"GPU-5fd4f087-86f3-7a43-b711-4771313afc50\"}\n"
 	    "  ],\n"
@@ -196,6 +197,9 @@ Test(config, everything_that_can_be_said_is_read)
 	cr_assert_null(p->device);
 	cr_assert_not(p->same_address);
 	cr_assert_eq(p->reuse, SHARE_REUSE_SCRUB);
+	cr_assert_eq(p->prefault, GIB);
+	cr_assert_eq(p->huge_pages, SHARE_HUGE_PAGES_REQUIRE);
+	cr_assert_eq(p->numa, SHARE_NUMA_NODE(1));
 	p = &c->pools[2];
 	cr_assert_str_eq(p->kind, "vmm");
 	cr_assert_str_eq(p->device, "GPU-5fd4f087-86f3-7a43-b711-4771313afc50");

@@ -68,6 +68,36 @@ Test(machine, the_least_limit_of_a_cgroup_and_those_that_it_is_in_counts)
 	cr_assert_eq(machine_cgroup_limit(root), 256 * MIB);
 }
 
+Test(machine, what_is_left_is_the_least_of_all_and_files_can_be_read_again)
+{
+	cr_assert_eq(machine_memory_left(root), UINT64_MAX);
+	write_file("/proc/meminfo", "MemTotal:       1000000 kB\nMemAvailable:     524288 kB\n");
+	cr_assert_eq(machine_memory_left(root), 512 * MIB);
+	write_file("/proc/self/cgroup", "0::/job.slice/step\n");
+	write_file("/sys/fs/cgroup/job.slice/step/memory.max", "max\n");
+	write_file("/sys/fs/cgroup/job.slice/step/memory.current", "104857600\n");
+	write_file("/sys/fs/cgroup/job.slice/memory.max", "268435456\n");
+	write_file("/sys/fs/cgroup/job.slice/memory.current", "209715200\n");
+	cr_assert_eq(machine_memory_left(root), 56 * MIB);
+	write_file("/sys/fs/cgroup/job.slice/memory.stat",
+		   "anon 1048576\nfile 94371840\ninactive_anon 1\ninactive_file 10485760\n"
+		   "active_file 20971520\nshmem 4096\n");
+	cr_assert_eq(machine_memory_left(root), 86 * MIB);
+	write_file("/sys/fs/cgroup/job.slice/memory.current", "314572800\n");
+	write_file("/sys/fs/cgroup/job.slice/memory.stat", "");
+	cr_assert_eq(machine_memory_left(root), 0);
+}
+
+Test(machine, what_is_left_in_cgroups_of_version_1)
+{
+	write_file("/proc/self/cgroup", "4:memory:/job\n0::/\n");
+	write_file("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "268435456\n");
+	write_file("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "209715200\n");
+	write_file("/sys/fs/cgroup/memory/job/memory.stat",
+		   "inactive_file 4096\ntotal_inactive_file 10485760\ntotal_active_file 0\n");
+	cr_assert_eq(machine_memory_left(root), 66 * MIB);
+}
+
 Test(machine, a_container_sees_its_own_cgroup_as_the_root)
 {
 	write_file("/proc/self/cgroup", "0::/\n");

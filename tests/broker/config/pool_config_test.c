@@ -111,6 +111,22 @@ Test(pool_config, memory_is_used_again_in_one_of_three_ways)
 	cr_assert_str_eq(pool_reuse_name(SHARE_REUSE_SCRUB), "scrub");
 }
 
+Test(pool_config, pages_are_those_of_host_memory)
+{
+	cr_assert_eq(valid(POOL(.kind = "host", .prefault = MIB)).prefault, MIB);
+	cr_assert_eq(valid(POOL(.numa = SHARE_NUMA_NODE(7))).numa, 8);
+	cr_assert_eq(valid(POOL(.numa = SHARE_NUMA_INTERLEAVE)).numa, UINT32_MAX);
+	cr_assert_eq(valid(POOL(.huge_pages = SHARE_HUGE_PAGES_REQUIRE)).huge_pages, 2);
+	expect_invalid(POOL(.huge_pages = 3), "huge_pages: 3 is not an enum share_huge_pages");
+	expect_invalid(POOL(.numa = 2000), "numa: 1999 is not the number of a node");
+	expect_invalid(POOL(.kind = "vmm", .prefault = MIB),
+		       "prefault: is not possible with kind vmm (it is about memory of kind host)");
+	expect_invalid(POOL(.kind = "mempool", .numa = 1),
+		       "numa: is not possible with kind mempool (it is about memory of kind host)");
+	expect_invalid(POOL(.limit = 64 * MIB, .prefault = 65 * MIB),
+		       "prefault: 65MiB is more than the pool's limit (64MiB)");
+}
+
 Test(pool_config, a_small_pool_has_small_segments)
 {
 	cr_assert_eq(valid(POOL(.limit = 65536)).segment_size, 65536);
@@ -290,6 +306,17 @@ Test(pool_config, impossible_pools_are_errors)
 		     "clean, scrub)");
 	expect_error("{\"pools\": [{\"name\": \"a\", \"reuse\": true}]}",
 		     "FILE:1: pools[0].reuse: true is not a way to use memory again");
+	expect_error(
+	    "{\"pools\": [{\"name\": \"a\",\n\"huge_pages\": \"never\"}]}",
+	    "FILE:2: pools[0].huge_pages: \"never\" is not a way to have huge pages (system, "
+	    "advise, require)");
+	expect_error(
+	    "{\"pools\": [{\"name\": \"a\",\n\"numa\": \"near\"}]}",
+	    "FILE:2: pools[0].numa: \"near\" is not a NUMA policy (\"any\", \"interleave\", "
+	    "or the number of a node)");
+	expect_error("{\"pools\": [{\"name\": \"a\",\n\"numa\": -1}]}",
+		     "FILE:2: pools[0].numa: -1 is not a NUMA policy (\"any\", \"interleave\", or "
+		     "the number of a node)");
 	expect_error("{\"pools\": [\n{\"limit\": \"4GiB\"}]}", "FILE:2: pools[0]: lacks \"name\"");
 	expect_error("{\"pools\": [{\"name\": \"\"}]}",
 		     "FILE:1: pools[0].name: \"\" is not a name (1 to 255 bytes of UTF-8 without "

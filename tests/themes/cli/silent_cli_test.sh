@@ -54,7 +54,7 @@ silent()
 	check "doctor ends" ends_by_itself --timeout 0.05s doctor
 	check "it says who does not answer" names_it <(grep '^bad .*broker: ' "$scratch/out")
 	check "and what to do" grep -q 'do: .*end the process that hangs' "$scratch/out"
-	for subject in kernel descriptors 'huge pages' cgroup driver; do
+	for subject in kernel descriptors 'huge pages' 'reserved pages' cgroup driver; do
 		check "it has looked at $subject" grep -qE "^[a-z]+ +$subject: " "$scratch/out"
 	done
 	kill -CONT "$serving"

@@ -583,7 +583,7 @@ Test(structs, that_programs_fill_in_have_no_padding_behind_what_was_added)
 			   sizeof(type) == ((FIRST_##type + 7) & ~7),                          \
 		       #type " ends with a member")
 	ENDS_WITH(share_connect_options, timeout_ms);
-	ENDS_WITH(share_pool_options, reuse);
+	ENDS_WITH(share_pool_options, numa);
 	ENDS_WITH(share_alloc_options, data);
 	ENDS_WITH(share_publish_options, tensor);
 	ENDS_WITH(share_export_options, tensor);
