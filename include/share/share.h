@@ -501,14 +501,29 @@ typedef struct share_pool_info {
 	const char *device;    /**< UUID, NULL for host memory; belongs to the handle */
 	const char *reason;    /**< why it is of this kind: a sentence; belongs to the handle */
 	uint32_t reuse;        /**< enum share_reuse */
+	uint64_t used;         /**< bytes of what this process has allocated, and that are in use */
+	uint64_t kept;         /**< bytes that it keeps for allocations to come, unused */
+	uint64_t cache;        /**< what `kept` may be at most: see share_pool_set_cache() */
+	uint32_t used_buffers; /**< how many blocks `used` are */
+	uint32_t kept_buffers; /**< how many `kept` are */
 } share_pool_info;
-#define SHARE_POOL_INFO_INIT                                                         \
-	{                                                                            \
-		sizeof(share_pool_info), NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, 0 \
+#define SHARE_POOL_INFO_INIT                                                                      \
+	{                                                                                         \
+		sizeof(share_pool_info), NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, \
+		    0                                                                             \
 	}
 
 /**
- * What a pool is like, as it was when it was opened; no request. Works in a forked child, too.
+ * What a pool is like, as it was when it was opened, and what this process has of it now; no
+ * request. Works in a forked child, too, which has nothing of it.
+ *
+ * To the broker, and so against the limit and in `sharectl pools`, all that this process has is in
+ * use. `used` and `kept` tell it apart, in the sizes that blocks take of the pool, for all handles
+ * that this connection has of the pool together. A block is used as long as a handle of it is
+ * there, a message with it is not acknowledged or stays as a channel's `history`, or work on it is
+ * not over. Buffers that this process has from others, by names, tokens or messages, are those of
+ * who has allocated them, and are not in these figures. While other threads allocate and release,
+ * each figure is one that was so during the call.
  *
  * @param p    the pool
  * @param out  what it is like

@@ -68,7 +68,10 @@ static int adopt(share_pool *p, const struct memory_segment *memory, struct adop
 		return r;
 	if (segment_get_recipe(p->client, reply.m.grant.segment, &recipe))
 		memory_adopted_identify(own, &recipe);
-	return buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
+	r = buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
+	if (r == 0)
+		buffer_is_ours(*out);
+	return r;
 }
 
 int buffer_adopt(share_pool *p, uint64_t size, const share_alloc_options *o, void *stream,

@@ -51,6 +51,7 @@ static void keep_more(share_pool *p, const struct wire_grant *m, uint64_t block)
 		one.offset = more.offset;
 		if (buffer_from_grant_unordered(p->client, &one, &b) != 0)
 			continue;
+		buffer_is_ours(b);
 		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
 		magazine_adopt(p->magazine, b, block);
 		magazine_put(p->magazine, b);
@@ -92,6 +93,7 @@ static int refill(share_pool *p, uint64_t size, int timeout_ms, void *stream, sh
 	r = buffer_from_grant(p->client, &reply.m.grant, stream, timeout_ms, out);
 	if (r != 0)
 		return r;
+	buffer_is_ours(*out);
 	(*out)->size = size;
 	magazine_adopt(p->magazine, *out, block);
 	return 0;
@@ -109,7 +111,11 @@ static int alloc_exactly(share_pool *p, uint64_t size, uint64_t alignment, int t
 	m.alloc.alignment = alignment;
 	m.alloc.patience = patience(timeout_ms);
 	r = ask(p, &m, &reply);
-	return r != 0 ? r : buffer_from_grant(p->client, &reply.m.grant, stream, timeout_ms, out);
+	if (r == 0)
+		r = buffer_from_grant(p->client, &reply.m.grant, stream, timeout_ms, out);
+	if (r == 0)
+		buffer_is_ours(*out);
+	return r;
 }
 
 /* What is kept has the pool's; whether any other is possible is the broker's to say. */

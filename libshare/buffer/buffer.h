@@ -30,7 +30,7 @@ struct share_buffer {
 	atomic_uint refs;      /* the program's, and those of the library's own */
 	atomic_uint messages;  /* in flight with it; each has a reference */
 	atomic_bool known;     /* to others, so that the identifier must go with it */
-	bool plain;            /* of a magazine of host memory */
+	bool plain, ours;      /* of a magazine of host memory; see buffer_is_ours() */
 	uint8_t size_class;    /* in its magazine */
 	struct magazine *home; /* NULL: it goes back to the broker. Holds it */
 	struct uses uses;

@@ -76,10 +76,27 @@ int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, sha
 	return 0;
 }
 
+void buffer_is_ours(share_buffer *b)
+{
+	b->ours = true;
+	atomic_fetch_add_explicit(&b->segment->ours, b->size, memory_order_relaxed);
+	atomic_fetch_add_explicit(&b->segment->n_ours, 1, memory_order_relaxed);
+}
+
+static void is_nobodys(share_buffer *b)
+{
+	uint64_t block = b->home ? magazine_block(b) : b->size;
+
+	atomic_fetch_sub_explicit(&b->segment->ours, block, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&b->segment->n_ours, 1, memory_order_relaxed);
+}
+
 void buffer_free(share_buffer *b)
 {
 	share_client *c = b->client;
 
+	if (b->ours)
+		is_nobodys(b);
 	fence_drop(c, &b->giver);
 	uses_drop(b);
 	segment_dump_end(b);

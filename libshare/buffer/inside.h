@@ -98,6 +98,9 @@ int buffer_send_release(share_client *c, uint64_t id, uint32_t count, const shar
 /* The handle is nobody's any more. Neither the broker nor the client's references know. */
 void buffer_free(share_buffer *b);
 
+/* This client has allocated it, in a block of its size: counted until it goes back. */
+void buffer_is_ours(share_buffer *b);
+
 /* release.c. One reference less, of somebody who has done nothing with it or has noted it. */
 int buffer_let_go(share_buffer *b);
 /* Others get to know it: what they are given is ordered behind what @stream has to come after. */
@@ -123,6 +126,8 @@ void segment_import_as_it_came(share_client *c, struct segment *s);
 bool segment_get_recipe(share_client *c, uint64_t id, struct memory_recipe *out);
 /* Enters the descriptors that came with a grant. 0 or negative errno. */
 int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *fds);
+/* What this client has allocated of a pool. */
+void segments_count(share_client *c, uint64_t pool, uint64_t *bytes, uint64_t *blocks);
 /* The broker says that it is empty: it leaves the table. With the client's lock held. */
 void segment_retire(share_client *c, uint64_t id);
 /* Unmaps what has been retired and says so; and maps what came ahead, where there is so much of it

@@ -365,6 +365,29 @@ int magazine_put_idle(struct magazine *m, share_buffer *b)
 	return magazine_put_at_hand(m, b) ? 0 : magazine_put(m, b);
 }
 
+uint64_t magazine_block(const share_buffer *b)
+{
+	return block_of(b->size_class);
+}
+
+void magazine_count(struct magazine *m, share_pool_info *out)
+{
+	unsigned pockets = atomic_load_explicit(&m->pockets_open, memory_order_relaxed);
+
+	for (uint32_t w = 0; w < MAGAZINE_WAYS; w++)
+		for (uint32_t i = 0; i < pockets; i++)
+			if (atomic_load_explicit(&m->pockets[w][i], memory_order_relaxed)) {
+				out->kept += block_of(i);
+				out->kept_buffers++;
+			}
+	pthread_mutex_lock(&m->lock);
+	out->kept += m->kept;
+	for (uint32_t i = 0; i < MAGAZINE_CLASSES; i++)
+		out->kept_buffers += m->stocks[i].n;
+	out->cache = m->bound;
+	pthread_mutex_unlock(&m->lock);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* Giving back                                                                                 */
 

@@ -54,6 +54,11 @@ void magazines_trim(share_client *c, const struct wire_trim *m);
 /* The pool was destroyed: nothing is kept of it any more. */
 void magazine_end(struct magazine *m);
 
+/* What a block takes, of a buffer that magazine_adopt() was told of. */
+uint64_t magazine_block(const share_buffer *b);
+/* What is in it, and what that may be: the members `kept`, `kept_buffers` and `cache`. */
+void magazine_count(struct magazine *m, share_pool_info *out);
+
 /* One reference less, of a buffer that came from it or of whoever looks at it. */
 void magazine_unref(struct magazine *m);
 
@@ -94,7 +99,8 @@ struct magazine {
 	atomic_uint_fast64_t answered; /* how many TRIMs */
 	_Alignas(64) _Atomic(share_buffer *) pockets[MAGAZINE_WAYS][MAGAZINE_POCKETS_MANY];
 	_Alignas(64) pthread_mutex_t lock; /* over the rest */
-	uint64_t limit, kept;              /* bytes */
+	uint64_t limit, kept;              /* bytes, in the stocks */
+	uint64_t bound;                    /* of these and what is in pockets */
 	struct stock stocks[MAGAZINE_CLASSES];
 };
 

@@ -96,6 +96,7 @@ static void set_limit(struct magazine *m, uint64_t bytes)
 	}
 	pthread_mutex_lock(&m->lock);
 	m->limit = bytes - in_pockets;
+	m->bound = bytes;
 	pthread_mutex_unlock(&m->lock);
 	atomic_store(&m->pockets_open, pockets);
 	atomic_store(&m->open, bytes > 0);

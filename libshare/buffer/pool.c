@@ -297,15 +297,34 @@ void share_pool_close(share_pool *p)
 	hazard_end(p, end);
 }
 
-int share_pool_get_info(const share_pool *p, share_pool_info *out)
+/* What is kept is allocated as well. Of two moments, as other threads go on meanwhile. */
+static void count(share_pool *p, share_pool_info *out)
+{
+	uint64_t bytes, blocks;
+
+	if (p->magazine)
+		magazine_count(p->magazine, out);
+	segments_count(p->client, p->id, &bytes, &blocks);
+	out->used = bytes > out->kept ? bytes - out->kept : 0;
+	out->used_buffers = blocks > out->kept_buffers ? (uint32_t)blocks - out->kept_buffers : 0;
+}
+
+int share_pool_get_info(const share_pool *handle, share_pool_info *out)
 {
 	HAZARDS;
+	share_pool_info info;
 	void *found = NULL;
-	int r = hazard_find(p, HANDLE_POOL, &found);
+	int r = hazard_find(handle, HANDLE_POOL, &found);
+	share_pool *p;
 
 	if (r == 0)
 		r = struct_check(share_pool_info, out);
-	if (r == 0)
-		struct_out(share_pool_info, out, &((share_pool *)found)->info);
-	return r;
+	if (r != 0)
+		return r;
+	p = found;
+	info = p->info;
+	if (!client_is_forked(p->client))
+		count(p, &info);
+	struct_out(share_pool_info, out, &info);
+	return 0;
 }

@@ -240,6 +240,20 @@ bool segment_get_recipe(share_client *c, uint64_t id, struct memory_recipe *out)
 	return s != NULL;
 }
 
+void segments_count(share_client *c, uint64_t pool, uint64_t *bytes, uint64_t *blocks)
+{
+	struct segments *t = &c->buffers->segments;
+
+	*bytes = *blocks = 0;
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < t->room; i++)
+		if (t->all[i] && t->all[i]->pool == pool) {
+			*bytes += atomic_load_explicit(&t->all[i]->ours, memory_order_relaxed);
+			*blocks += atomic_load_explicit(&t->all[i]->n_ours, memory_order_relaxed);
+		}
+	pthread_mutex_unlock(&t->lock);
+}
+
 int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, struct segment **out,
 		 struct memory_mapping **mapping)
 {

@@ -36,6 +36,8 @@ struct segment {
 	 * go with the last reference. */
 	pthread_mutex_t importing;
 	struct side reading, writing;
+	/* What this client has allocated in it, and not given back. */
+	atomic_uint_fast64_t ours, n_ours;
 	uint32_t *dumped; /* how many buffers have each of its pages dumped; NULL: none has */
 };
 

@@ -241,6 +241,11 @@ class Pool(_Closes):
         """What was true when it was opened, as a dictionary: name, kind, device (UUID, or None for host
         memory), limit, segment_size, alignment (bytes), readonly, manage, persistent, same_address,
         reuse ('gate', 'clean' or 'scrub'), reason (why it is of this kind). A forked child can read it."""
+    def stats(self) -> dict[str, int]:
+        """What this process has of the pool, in bytes that it takes there: used, by Arrays, messages that are
+        not acknowledged and work; kept, which nothing uses, for allocations to come; cache, what kept may be at
+        most (set_cache()); and how many blocks these are, used_buffers and kept_buffers. To others, and in
+        sharectl pools, all of it is used. Memory that another process has allocated is that process's."""
     def set_cache(self, nbytes: int, /) -> None:
         """How much of what it released this process keeps for allocations to come; 0: nothing."""
     def alloc(

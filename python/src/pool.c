@@ -254,6 +254,31 @@ static PyObject *get_info(PyObject *o, PyObject *ignored)
 	return result;
 }
 
+PyDoc_STRVAR(stats_doc,
+	     "stats()\n--\n\n"
+	     "What this process has of the pool, in bytes that it takes there: used, by Arrays, "
+	     "messages that are\nnot acknowledged and work; kept, which nothing uses, for "
+	     "allocations to come; cache, what kept may be at\nmost (set_cache()); and how many "
+	     "blocks these are, used_buffers and kept_buffers. To others, and in\n"
+	     "sharectl pools, all of it is used. Memory that another process has allocated is "
+	     "that process's.");
+static PyObject *stats(PyObject *o, PyObject *ignored)
+{
+	struct pool *self = (struct pool *)o;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	int r;
+
+	(void)ignored;
+	if (!handle_is_open(&self->handle))
+		return handle_refuse(&self->handle);
+	r = share_pool_get_info(self->handle.p, &info);
+	if (r != 0)
+		return raise_error(r);
+	return Py_BuildValue("{sKsKsKsIsI}", "used", (unsigned long long)info.used, "kept",
+			     (unsigned long long)info.kept, "cache", (unsigned long long)info.cache,
+			     "used_buffers", info.used_buffers, "kept_buffers", info.kept_buffers);
+}
+
 static PyObject *get_closed(PyObject *o, void *ignored)
 {
 	(void)ignored;
@@ -283,6 +308,7 @@ bool pool_ready(PyObject *module)
 	    {"_adopt", pool_adopt, METH_VARARGS, NULL},
 	    {"set_cache", set_cache, METH_O, cache_doc},
 	    {"info", get_info, METH_NOARGS, info_doc},
+	    {"stats", stats, METH_NOARGS, stats_doc},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMemberDef members[] = {

@@ -125,10 +125,46 @@ def test_pools_say_what_they_are(client):
         assert (p.name, p.kind, p.on_gpu) == ("p", "host", False)
         with client.pool("p") as again:
             assert again.info()["limit"] == 8 << 20
-    for use in (p.info, lambda: p.alloc(1), lambda: p.empty(1), lambda: p.set_cache(0)):
+    for use in (p.info, p.stats, lambda: p.alloc(1), lambda: p.empty(1), lambda: p.set_cache(0)):
         with pytest.raises(libshare.ClosedError):
             use()
     p.close()
+
+
+def test_a_pool_tells_apart_what_is_used_and_what_is_kept(broker, client, pool):
+    def stats():
+        found = pool.stats()
+        (row,) = [row for row in broker.inspect("pools") if row["pool"] == "test"]
+        assert row["used"] == found["used"] + found["kept"]  # nobody else uses it
+        assert row["buffers"] == found["used_buffers"] + found["kept_buffers"]
+        return found["used"], found["used_buffers"], found["kept"]
+
+    assert stats() == (0, 0, 0) and pool.stats()["cache"] == 4 << 20
+    a = pool.zeros((1000, 1000), "uint8")
+    view = np.asarray(a)
+    assert stats() == (1 << 20, 1, 0)
+    del a
+    assert stats() == (1 << 20, 1, 0)
+    del view
+    assert stats() == (0, 0, 1 << 20)
+    # a message has its memory until it is acknowledged
+    with pool.consumer("c") as rx, pool.producer("c") as tx:
+        tx.send(pool.zeros((1000, 1000), "uint8"))
+        assert stats()[:2] == (1 << 20, 1)
+        rx.recv().ack()
+        tx.drain()
+        until(lambda: stats()[:2] == (0, 0))
+    # what another has allocated is the other's
+    with libshare.connect(client.address) as other, other.pool("test", create=False) as its:
+        b = its.empty(10)
+        b.publish("b")
+        c = client.lookup("b")
+        assert pool.stats()["used"] == 0 and its.stats()["used"] == 512
+        del b, c
+        assert its.stats()["used"] == 0  # the name has it
+        other.unpublish("b")
+    pool.set_cache(0)
+    assert pool.stats() == {"used": 0, "kept": 0, "cache": 0, "used_buffers": 0, "kept_buffers": 0}
 
 
 def test_names_have_versions_and_carry_their_tensor(client, pool):

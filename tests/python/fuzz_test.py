@@ -100,6 +100,7 @@ class World:
             lambda: self.of(libshare.Pool).producer(choose.choice("pq"), when_full="fail", mode=choose.choice([None, "queue"]), history=choose.choice([0, 0, 3])),
             lambda: self.of(libshare.Pool).consumer(choose.choice("pq"), from_=choose.choice(["newest", "oldest"]), writable=choose.random() < 0.1),
             lambda: self.of(libshare.Pool).set_cache(choose.choice([0, 1 << 20])),
+            lambda: self.of(libshare.Pool).stats() and None,
             lambda: self.array()[self.key()],
             lambda: self.array().reshape(-1),
             lambda: self.array().reshape(self.shape()),

@@ -240,6 +240,7 @@ static void connect_anew(void)
 	/* where to, and what to open there, the parent's handles say */
 	check_ok(share_connect(share_address(client), &c));
 	check_ok(share_pool_get_info(pool, &info));
+	check(info.used == 0 && info.kept == 0); /* those of the parent */
 	check_ok(share_pool_open(c, info.name, &p));
 	share_pool_close(p);
 	check_ok(share_import(c, &token, 0, NULL, &b));

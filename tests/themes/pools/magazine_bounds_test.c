@@ -65,6 +65,64 @@ Test(magazine_bounds, no_more_is_kept_than_the_program_wants)
 	settle(client, s.buffers == 3);
 }
 
+static share_pool_info figures(share_pool *p)
+{
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	json_t *pools = report(client, "pools");
+
+	check_ok(share_pool_get_info(p, &info));
+	/* what the broker says of a pool that nobody else uses */
+	check_eq(info.used + info.kept, number_of(row_named(pools, "pool", info.name), "used"));
+	check_eq(info.used_buffers + info.kept_buffers,
+		 number_of(row_named(pools, "pool", info.name), "buffers"));
+	json_decref(pools);
+	return info;
+}
+
+Test(magazine_bounds, what_is_used_is_told_apart_from_what_is_kept)
+{
+	share_alloc_options aligned = SHARE_ALLOC_OPTIONS_INIT;
+	share_buffer *b[20], *again;
+	share_pool_info info = figures(pool);
+	share_pool *same;
+
+	check(info.used == 0 && info.kept == 0 && info.used_buffers == 0);
+	check_eq(info.cache, 16 * MIB); /* a 16th of the pool */
+	/* the sizes of blocks, and not what was asked for; some of them come ahead */
+	for (int i = 0; i < 20; i++)
+		b[i] = allocate(pool, i % 2 ? 1000 : 130 * KIB, NULL);
+	info = figures(pool);
+	check_eq(info.used, 10 * (1024 + 160 * KIB));
+	check_eq(info.used_buffers, 20);
+	for (int i = 0; i < 15; i++)
+		release(b[i], NULL);
+	share_pool_open(client, "default", &same);
+	info = figures(same);
+	check_eq(info.used, 3 * 1024 + 2 * 160 * KIB);
+	check_eq(info.used_buffers, 5);
+	check(info.kept >= 7 * 1024 + 8 * 160 * KIB);
+	share_pool_close(same);
+	/* nor is a second handle a second block, or what others know kept when it is released */
+	check_ok(share_publish(b[15], "x", NULL));
+	check_ok(share_lookup(client, "x", SHARE_RDONLY, 0, NULL, &again));
+	check_eq(figures(pool).used_buffers, 5);
+	release(again, NULL);
+	check_ok(share_unpublish(client, "x"));
+	release(b[15], NULL);
+	check_eq(figures(pool).used_buffers, 4);
+	check_ok(share_pool_set_cache(pool, 0));
+	info = figures(pool);
+	check(info.kept == 0 && info.cache == 0 && info.kept_buffers == 0);
+	check_eq(info.used, 2 * (1024 + 160 * KIB));
+	/* without a magazine in between */
+	aligned.alignment = 64 * KIB;
+	check_ok(share_alloc_with(pool, 64 * KIB, &aligned, NULL, &b[15]));
+	check_eq(figures(pool).used_buffers, 5);
+	for (int i = 15; i < 20; i++)
+		release(b[i], NULL);
+	check_eq(figures(pool).used, 0);
+}
+
 Test(magazine_bounds, what_is_kept_never_stands_in_the_way_of_its_own_process)
 {
 	share_pool *tight;
