@@ -32,8 +32,8 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 
 from . import vllm as ours
 from ._core import Client
-from .torch import Weights, _everything_in, publish_weights
-from .weights import WeightsError
+from .torch import Weights, _everything_in, publication_of
+from .weights import Publication, WeightsError
 
 logger = init_logger("vllm.libshare")
 
@@ -62,10 +62,11 @@ class Loader(BaseModelLoader):
         device = self._device(vllm_config)
         key = _key(vllm_config, model_config, device)
         client = ours.client_of(self.options)
+        publication = None
         with set_default_torch_dtype(model_config.dtype):
             if self.options.role == "publish":
-                model = self._publish(client, key, vllm_config, model_config, prefix, device)
-                found = ours.find(client, self.options, key, 0)
+                model, publication = self._in_pool(client, key, vllm_config, model_config, prefix, device)
+                found = publication.attach()
             else:
                 found = ours.find(client, self.options, key, self.options.timeout)
                 with torch.device("meta"):
@@ -81,13 +82,16 @@ class Loader(BaseModelLoader):
                 with weights_already_processed():
                     process_weights_after_loading(model, model_config, device)
         shared.protect()
+        if publication is not None:  # an engine that cannot serve them has published nothing
+            shared.is_version(publication.publish(persistent=True))
         logger.info("libshare: %d tensors of %r, version %d, are this engine's weights", len(shared.weights),
                     self.options.name, shared.weights.version)
         return model.eval()
 
-    def _publish(self, client: Client, key: dict[str, Any], vllm_config: Any, model_config: Any, prefix: str,
-                 device: torch.device) -> nn.Module:
-        """The model, with its parameters on the device "meta" again: vLLM makes a model once in a process."""
+    def _in_pool(self, client: Client, key: dict[str, Any], vllm_config: Any, model_config: Any, prefix: str,
+                 device: torch.device) -> tuple[nn.Module, Publication]:
+        """The model, with its parameters on the device "meta" again, as vLLM makes a model once in a process; and its
+        weights in the pool."""
         if not _processed(device):
             with device:
                 model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
@@ -110,15 +114,14 @@ class Loader(BaseModelLoader):
         if device.type != "cpu":
             where = {"device": key["device"]}
             name = f"{name}.{key['device']}"
-        pool = client.pool(name, limit=self.options.limit, persistent=True, **where)
-        version = publish_weights(pool, ours.name_of(self.options, key), tensors, persistent=True, metadata={
+        pool = client.pool(name, limit=self.options.limit, **where)
+        publication = publication_of(pool, ours.name_of(self.options, key), tensors, metadata={
             "key": key, "strided": strided, "buffers": sorted(buffers)})
-        logger.info("libshare: %d tensors published as %r, version %d", len(tensors), self.options.name, version)
         for module in model.modules():
             for leaf, p in module._parameters.items():
                 if p is not None:
                     module._parameters[leaf] = _parameter(p.to("meta"), p)
-        return model
+        return model, publication
 
     def get_external_weight_memory(self, vllm_config: Any) -> int:
         """What of the device's memory is used by weights that lie there before this engine starts."""
@@ -298,6 +301,10 @@ class Shared:
         if left:
             raise WeightsError(f"{left[0]!r} of this model was not published; {len(left)} tensors would have no values")
         self.weights = weights
+
+    def is_version(self, version: int) -> None:
+        """They were published, as that."""
+        self.weights.version = self.weights.arrays.version = version
 
     def protect(self) -> None:
         """Who stores through torch to memory that is for reading only ends the process."""

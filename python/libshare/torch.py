@@ -36,11 +36,9 @@ from . import _core, _pickle, _streams, _torch_host
 from ._core import Array, Client, Pool
 from ._find import array_of, more_than_memory
 from ._pickle import imported
-from .weights import Source, WeightsError
+from .weights import Publication, Source, WeightsError
 from .weights import Weights as _Weights
 from .weights import attach_weights as _attach
-from .weights import publish_weights as _publish_weights
-from .weights import sources_of as _sources_of
 
 __all__ = ["array_of", "attach_weights", "collect", "empty", "empty_like", "install", "lookup", "mem_pool",
            "publish", "publish_weights", "tensor_of", "to_pool", "uninstall", "Weights", "worker_init"]
@@ -313,7 +311,7 @@ class _OfTensor(Source):
         tensor_of(to).copy_(self._tensor, non_blocking=to.on_gpu)
 
 
-def publish_weights(pool: Pool, name: str, weights: Any, **options: Any) -> int:
+def publish_weights(pool: Pool, name: str, weights: Any, *, persistent: bool = False, metadata: Any = None) -> int:
     """weights.publish_weights() for a module, its state_dict(), or .safetensors files. Parameters
     that are tied stay so: they are there once. Of a module, buffers that are not persistent go along,
     which are not in its state_dict().
@@ -321,6 +319,10 @@ def publish_weights(pool: Pool, name: str, weights: Any, **options: Any) -> int:
     WeightsError: something is no tensor, has no values (on the device meta), or is more than values
     (sparse, quantised, and the like).
     """
+    return publication_of(pool, name, weights, metadata=metadata).publish(persistent=persistent)
+
+
+def publication_of(pool: Pool, name: str, weights: Any, *, metadata: Any = None) -> Publication:
     if isinstance(weights, torch.nn.Module):
         weights = _all_of(weights)
     if isinstance(weights, Mapping):
@@ -331,7 +333,7 @@ def publish_weights(pool: Pool, name: str, weights: Any, **options: Any) -> int:
             if more is not None:
                 raise WeightsError(f"{n!r} cannot be shared: {more}")
         weights = {n: _OfTensor(t) if isinstance(t, torch.Tensor) else t for n, t in weights.items()}
-    return _publish_weights(pool, name, _sources_of(weights), **options)
+    return Publication(pool, name, weights, metadata=metadata)
 
 
 class Weights(Mapping[str, torch.Tensor]):

@@ -15,8 +15,8 @@ it. Options of the extra configuration:
     timeout    seconds to wait for somebody to publish them; 600
     socket     the broker's, else that of $SHARE_SOCKET
 
-Names and pools are persistent: they stay when the engines end. `sharectl unpublish`, and `sharectl
-destroy`, end them.
+Names are persistent: they stay when the engines end, and the pool with them, until `sharectl unpublish`.
+An engine that fails before it can serve what it has loaded publishes nothing.
 
 The weights of an engine are memory for reading only. What vLLM would store to it is refused.
 `collective_rpc("reload_weights")` takes the version that is published then.
@@ -35,9 +35,12 @@ from typing import Any, NamedTuple
 from ._client import connect
 from ._core import Client
 from ._errors import Error, NotFoundError, TimedOutError
+from ._size import nbytes
 from .weights import Weights, WeightsError, attach_weights
 
 __all__ = ["Options", "register"]
+
+_NAME_MAX = 180  # bytes; what a key, and parts of weights, add to it fits into SHARE_NAME_MAX
 
 
 class Options(NamedTuple):
@@ -53,18 +56,30 @@ class Options(NamedTuple):
     @classmethod
     def of(cls, extra: Mapping[str, Any] | None) -> Options:
         """ValueError: the extra configuration has something wrong, or lacks the name."""
+        if not isinstance(extra, (Mapping, type(None))):
+            raise ValueError(f"the extra configuration is an object, {{\"name\": \"chat\"}}, not {extra!r}")
         extra = dict(extra or {})
         unknown = sorted(extra.keys() - set(cls._fields))
         if unknown:
             raise ValueError(f"the load format libshare has no option {unknown[0]!r}, but {', '.join(cls._fields)}")
-        for field in ("name", "role", "pool"):
-            if not isinstance(extra.get(field, ""), str):
+        for field in ("name", "role", "pool", "socket"):
+            if not isinstance(extra.get(field, ""), (str, type(None)) if field == "socket" else str):
                 raise ValueError(f"{field} is a text, not {extra[field]!r}")
         if not extra.get("name"):
             raise ValueError('the load format libshare needs a name for the weights: '
                              '--model-loader-extra-config \'{"name": "chat"}\'')
         if extra.get("role", "attach") not in ("attach", "publish"):
             raise ValueError(f"role is 'attach' or 'publish', not {extra['role']!r}")
+        if len(extra["name"].encode()) > _NAME_MAX:
+            raise ValueError(f"name has {_NAME_MAX} bytes at most, not {len(extra['name'].encode())}")
+        if not extra.get("pool", "vllm"):
+            raise ValueError("pool is the name of a pool, not ''")
+        limit = extra.get("limit")
+        try:
+            if limit is not None and (isinstance(limit, (bool, float)) or nbytes(limit) == 0):
+                raise ValueError
+        except (TypeError, ValueError):
+            raise ValueError(f"limit is a size, such as \"80GiB\" or a number of bytes, not {limit!r}") from None
         timeout = extra.get("timeout", 0)
         if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout < 1e9):
             raise ValueError(f"timeout is seconds from 0 on, or null for no limit, not {timeout!r}")

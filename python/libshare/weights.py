@@ -23,13 +23,14 @@ from typing import Any
 
 from ._core import Array, Client, Pool
 from ._dtype import code
-from ._errors import Error, NotFoundError
+from ._errors import BusyError, DeniedError, Error, ExistsError, NotFoundError
 
 _MAGIC = b"ShWghts1"
 _TAIL = struct.Struct("<Q8s")
 _ALIGNMENT = 256  # bytes; what CUDA's own allocators give at least
 _NAME_MAX = 255  # bytes; SHARE_NAME_MAX
 _PART_MAX = {"mempool": 4 << 30}  # beyond, the driver crashes who imports it
+_PUBLISHER = "~"  # beside the parts, as long as nothing leads to them yet; after all numbers
 
 #: What safetensors calls its dtypes.
 _SAFETENSORS = {
@@ -176,6 +177,105 @@ def _lay_out(sources: Mapping[str, Source], most: int | None) -> tuple[list[list
     return rows, parts
 
 
+class Publication:
+    """Weights that lie in a pool, and to which a name may lead: their memory goes with this, until it does."""
+
+    def __init__(self, pool: Pool, name: str, weights: Any, *, metadata: Any = None):
+        """Copies the weights. name, weights, metadata: as for publish_weights()."""
+        sources = sources_of(weights)
+        self.client, self.name = pool.client, name
+        most = _PART_MAX.get(pool.kind)
+        rows, sizes = _lay_out(sources, None if most is None else most - (1 << 20))
+        self._prefix = f"{name}.parts/{secrets.token_hex(8)}/"
+        longest = len(f"{self._prefix}{len(sizes)}".encode())
+        if len(sizes) > 1 and longest > _NAME_MAX:
+            raise WeightsError(f"{name!r} is too long a name: {len(sizes)} buffers of these weights have names that begin with "
+                               f"it, and one of {len(name.encode()) - longest + _NAME_MAX} bytes leaves room for that")
+        self._manifest = {"tensors": rows, "parts": len(sizes), "prefix": self._prefix, "metadata": metadata}
+        text = json.dumps(self._manifest, separators=(",", ":")).encode()
+        tail = text + _TAIL.pack(len(text), _MAGIC)
+        arrays = [pool.alloc(size + (len(tail) if i == len(sizes) - 1 else 0), alignment=0)
+                  for i, size in enumerate(sizes)]
+        done = set()
+        for (tensor, dtype, shape, part, offset), source in zip(rows, sources.values()):
+            if (part, offset) not in done and source.nbytes:
+                done.add((part, offset))
+                to = arrays[part][offset : offset + source.nbytes].view(dtype).reshape(*shape)
+                source.copy_into(to)
+        last = arrays[-1]
+        last[last.nbytes - len(tail) :].copy_from(tail)
+        self._arrays = arrays
+
+    def attach(self) -> Weights:
+        """The weights as others will have them, read-only. Until they are published, of version 0."""
+        parts = [self.client.import_(array.export(mode="r"), mode="r") for array in self._arrays]
+        metadata = json.loads(json.dumps(self._manifest["metadata"]))  # as it comes back
+        return Weights(_tensors_of(self._manifest, parts), self.client, self.name, 0, metadata)
+
+    def publish(self, *, persistent: bool = False) -> int:
+        """Makes the name lead to them in place of the version before, and returns the version. An error has changed nothing."""
+        *parts, last = self._arrays
+        made: list[str] = []
+        try:
+            if parts:
+                # before the parts, and listed after them: who sees parts without it sees no publisher under way
+                made.append(f"{self._prefix}{_PUBLISHER}")
+                last.publish(made[0], mode="r")
+            for i, array in enumerate(parts):
+                made.append(f"{self._prefix}{i}")
+                array.publish(made[-1], persistent=persistent, mode="r")
+            version, old = self._replace(last, persistent)
+        except BaseException:
+            self._unpublish(made)
+            raise
+        # whoever found the old version and not yet all of its parts looks again
+        self._unpublish(made[:1] + old)
+        return version
+
+    def _replace(self, last: Array, persistent: bool) -> tuple[int, list[str]]:
+        """The version, and the names of parts that nobody needs any more: those of what is replaced, and of publishers
+        that did not get so far. They are listed after the version that is replaced, so that no other comes in between."""
+        while True:
+            version, old = self._before()
+            try:
+                if version:
+                    return last.publish(self.name, persistent=persistent, mode="r", expected_version=version), old
+                return last.publish(self.name, persistent=persistent, mode="r", exclusive=True), old
+            except BusyError:
+                continue
+            except ExistsError:
+                if self._before()[0]:
+                    continue
+                # it leads to where this user may not look, so that no weights of ours are there
+                return last.publish(self.name, persistent=persistent, mode="r"), old
+
+    def _before(self) -> tuple[int, list[str]]:
+        """The version that the name leads to (0: it leads nowhere), and the names of the parts of others that nobody needs
+        once it leads elsewhere."""
+        version, buffer, all_parts = 0, None, f"{self.name}.parts/"
+        publishers: dict[str, int] = {}
+        parts: list[tuple[str, str]] = []
+        known = self.client.names(self.name) if len(self.name.encode()) <= _NAME_MAX else []
+        for n in known:  # in byte order: the name, its parts, and after those of each their publisher's
+            if n.name == self.name:
+                version, buffer = n.version, n.buffer
+            elif n.name.startswith(all_parts):
+                prefix = n.name[: n.name.rfind("/") + 1]
+                if n.name == f"{prefix}{_PUBLISHER}":
+                    publishers[prefix] = n.buffer
+                elif prefix != self._prefix:
+                    parts.append((prefix, n.name))
+        # a publisher whose buffer the name leads to has got through
+        return version, [name for prefix, name in parts if publishers.get(prefix, buffer) == buffer]
+
+    def _unpublish(self, names: Iterable[str]) -> None:
+        for name in names:
+            try:
+                self.client.unpublish(name)
+            except (NotFoundError, DeniedError):
+                pass
+
+
 def publish_weights(
     pool: Pool, name: str, weights: Any, *, persistent: bool = False, metadata: Any = None
 ) -> int:
@@ -184,44 +284,10 @@ def publish_weights(
 
     weights: see sources_of(). metadata: anything JSON can say, for those who attach them. The pool
     has to have room for the old and the new version. Who attaches gets one version or the other,
-    never a mixture. The name goes when this process ends, unless persistent.
+    never a mixture, however many publish at a time: the last of them has the name. It goes when this
+    process ends, unless persistent.
     """
-    sources = sources_of(weights)
-    client = pool.client
-    most = _PART_MAX.get(pool.kind)
-    rows, sizes = _lay_out(sources, None if most is None else most - (1 << 20))
-    parts_prefix = f"{name}.parts/{secrets.token_hex(8)}/"
-    longest = len(f"{parts_prefix}{len(sizes)}".encode())
-    if len(sizes) > 1 and longest > _NAME_MAX:
-        raise WeightsError(f"{name!r} is too long a name: {len(sizes)} buffers of these weights have names that begin with "
-                           f"it, and one of {len(name.encode()) - longest + _NAME_MAX} bytes leaves room for that")
-    text = json.dumps(
-        {"tensors": rows, "parts": len(sizes), "prefix": parts_prefix, "metadata": metadata},
-        separators=(",", ":"),
-    ).encode()
-    tail = text + _TAIL.pack(len(text), _MAGIC)
-    arrays = [pool.alloc(size + (len(tail) if i == len(sizes) - 1 else 0), alignment=0)
-              for i, size in enumerate(sizes)]
-    done = set()
-    for (tensor, dtype, shape, part, offset), source in zip(rows, sources.values()):
-        if (part, offset) not in done and source.nbytes:
-            done.add((part, offset))
-            to = arrays[part][offset : offset + source.nbytes].view(dtype).reshape(*shape)
-            source.copy_into(to)
-    last = arrays[-1]
-    last[last.nbytes - len(tail) :].copy_from(tail)
-    all_parts = f"{name}.parts/"
-    old = [n.name for n in client.names(all_parts)] if len(all_parts.encode()) <= _NAME_MAX else []
-    for i, array in enumerate(arrays[:-1]):
-        array.publish(f"{parts_prefix}{i}", persistent=persistent, mode="r")
-    version = last.publish(name, persistent=persistent, mode="r")
-    # whoever found the old version and not yet all of its parts looks again
-    for part_name in old:
-        try:
-            client.unpublish(part_name)
-        except (NotFoundError, PermissionError):
-            pass
-    return version
+    return Publication(pool, name, weights, metadata=metadata).publish(persistent=persistent)
 
 
 class Weights(Mapping[str, Array]):
@@ -294,13 +360,17 @@ def attach_weights(client: Client, name: str, *, timeout: float | None = 0, **st
             raise _no_sense(name, e) from e
         parts.append(whole)
         try:
-            arrays = {
-                tensor: parts[part][offset : offset + _bytes(dtype, shape)].view(dtype).reshape(shape)
-                for tensor, dtype, shape, part, offset in manifest["tensors"]
-            }
+            arrays = _tensors_of(manifest, parts)
         except _SENSELESS as e:
             raise _no_sense(name, e) from e
         return Weights(arrays, client, name, last.version, manifest.get("metadata"))
+
+
+def _tensors_of(manifest: dict[str, Any], parts: list[Array]) -> dict[str, Array]:
+    return {
+        tensor: parts[part][offset : offset + _bytes(dtype, shape)].view(dtype).reshape(shape)
+        for tensor, dtype, shape, part, offset in manifest["tensors"]
+    }
 
 
 def _bytes(dtype: str, shape: Any) -> int:

@@ -13,6 +13,7 @@ import pytest
 
 import libshare
 import libshare.vllm as lv
+from conftest import until
 from libshare.weights import WeightsError, attach_weights, publish_weights
 
 try:
@@ -31,8 +32,6 @@ def tidy(broker, client):
     gc.collect()
     for n in broker.names():
         broker.unpublish(n.name)
-    if any(row["pool"] == "vllm" for row in broker.inspect("pools")):
-        broker.destroy_pool("vllm")
 
 
 # ------------------------------------------------------------------------------------------------
@@ -45,7 +44,10 @@ def test_options_are_checked():
     for wrong, words in (({}, "needs a name"), (None, "needs a name"), ({"name": ""}, "needs a name"), ({"name": 3}, "name is a text"),
                          ({"name": "x", "rolle": "publish"}, "no option 'rolle', but name, role"),
                          ({"name": "x", "role": "both"}, "'attach' or 'publish', not 'both'"),
-                         ({"name": "x", "pool": None}, "pool is a text"),
+                         ({"name": "x", "pool": None}, "pool is a text"), ({"name": "x", "pool": ""}, "pool is the name of a pool"),
+                         (["x"], r'an object, {"name": "chat"}, not \[\'x\'\]'), ("x", "an object"),
+                         ({"name": "x" * 181}, "name has 180 bytes at most, not 181"), ({"name": "x", "socket": 3}, "socket is a text, not 3"),
+                         *(({"name": "x", "limit": t}, 'limit is a size, such as "80GiB"') for t in ("much", "", 0, -1, 1.5, True, [1], 1 << 63)),
                          *(({"name": "x", "timeout": t}, "timeout is seconds") for t in (-1, "1", True, 1e9, float("nan")))):
         with pytest.raises(ValueError, match=words):
             lv.Options.of(wrong)
@@ -180,6 +182,35 @@ def test_what_kernels_want_in_another_order_stays_so(broker, load, monkeypatch):
         assert model.middle.weight.stride() == (10, 1) and model.middle.weight.shape == (8, 8)
         assert model.middle.scale.tolist() == [1]
     assert one.middle.unused.numel() == 0 and all(lies_in_pool(publisher))
+
+
+@needs_torch
+def test_an_engine_that_cannot_serve_publishes_nothing(broker, load, monkeypatch):
+    import libshare._vllm_loader as loader
+
+    def fails(*_):
+        raise RuntimeError("no such layer")
+
+    def left():
+        gc.collect()
+        return [n.name for n in broker.names()], [row["pool"] for row in broker.inspect("pools") if row["pool"] == "vllm"]
+
+    for step in ("place", "protect"):
+        with monkeypatch.context() as m:
+            m.setattr(loader.Shared, step, fails)
+            with pytest.raises(RuntimeError, match="no such layer"):
+                load(checkpoint(), "publish")
+        until(lambda: left() == ([], []))
+    # nor does it take what was published before
+    load(checkpoint(1), "publish")
+    before = left()
+    with monkeypatch.context() as m:
+        m.setattr(loader.Shared, "place", fails)
+        with pytest.raises(RuntimeError, match="no such layer"):
+            load(checkpoint(2), "publish")
+    assert left() == before and len(before[0]) == 1
+    one, _, _ = load(None)
+    assert torch.equal(result(one), plain(1))
 
 
 @needs_torch

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Weights: one copy under one name, replaced as a whole."""
 
+import concurrent.futures
 import json
 import multiprocessing
 import multiprocessing.resource_tracker
@@ -107,6 +108,59 @@ def test_weights_in_several_buffers_are_one_version(client, pool, monkeypatch):
     assert client.names("model.parts/") == []
     same(old, expected)
     same(attach_weights(client, "model"), {"0": np.zeros(1, np.uint8)})
+
+
+def test_publishers_at_the_same_time_leave_the_weights_of_one(client, pool, monkeypatch):
+    """Another publisher comes when the parts of one lie there, and nothing leads to them yet."""
+    monkeypatch.setitem(libshare.weights._PART_MAX, "host", (1 << 20) + 512)
+    publish, others = libshare.Array.publish, []
+
+    def weights(i, parts=5):
+        return {f"{n}": np.full(400, i, np.uint8) for n in range(parts)}
+
+    def interrupted(array, name, **options):
+        version = publish(array, name, **options)
+        if name.endswith("/3") and others:
+            publish_weights(pool, "model", others.pop())
+        return version
+
+    monkeypatch.setattr(libshare.Array, "publish", interrupted)
+    for before in ([], [weights(0)]):
+        for other in ([weights(1)], [weights(1, parts=1)], [weights(1), weights(2)]):
+            for w in before:
+                publish_weights(pool, "model", w)
+            others = list(other)
+            version = publish_weights(pool, "model", weights(3))
+            found = attach_weights(client, "model")
+            assert found.version == version
+            same(found, weights(3))
+            assert sorted(n.name[-1] for n in client.names("model.parts/")) == ["0", "1", "2", "3"]
+            client.unpublish("model")
+            publish_weights(pool, "model", weights(0, parts=1))
+            assert [n.name for n in client.names()] == ["model"]
+            client.unpublish("model")
+
+
+def test_many_publishers_and_a_reader_meet_all_of_one_version(client, pool, monkeypatch):
+    monkeypatch.setitem(libshare.weights._PART_MAX, "host", (1 << 20) + 4096)
+
+    def publisher(first):
+        with libshare.connect(client.address) as own, own.pool("test", create=False) as to:
+            for version in range(first, first + 40, 2):
+                publish_weights(to, "model", {f"{i}": np.full(4000, version, np.uint8) for i in range(3)}, persistent=True)
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        publishers = [threads.submit(publisher, first) for first in (1, 2)]
+        while not all(p.done() for p in publishers):
+            weights = attach_weights(client, "model", timeout=10)
+            assert len(weights) == 3 and len({int(np.asarray(array)[0]) for array in weights.values()}) == 1
+            del weights
+        for p in publishers:
+            p.result()
+    names = [n.name for n in client.names("model")]
+    assert [name[-2:] for name in names] == ["el", "/0", "/1"]
+    for name in names:
+        client.unpublish(name)
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 7, struct.pack("<Q", 1 << 60) + b"{}",
