@@ -18,6 +18,7 @@ SYSCTLS = {"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.i
            "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports",
            "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
            "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 SELINUX = {None, "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
 
 
@@ -75,6 +76,10 @@ def violations(document):
     pod = spec.get("securityContext") or {}
     found = [f"{host} is set" for host in ("hostNetwork", "hostPID", "hostIPC") if spec.get(host)]
     found += contexts("the pod", pod)
+    # before there were fields for it
+    for key, profile in (document["metadata"].get("annotations") or {}).items():
+        if key.startswith(APPARMOR) and profile not in ("", "runtime/default") and not profile.startswith("localhost/"):
+            found.append(f"annotation {key}: {profile}")
     found += [f"sysctl {s['name']}" for s in pod.get("sysctls") or () if s["name"] not in SYSCTLS]
     for volume in spec.get("volumes") or ():
         found += [f"volume {volume['name']}: {kind}" for kind in volume.keys() - {"name"} - VOLUMES]
@@ -118,6 +123,10 @@ def broken(good):
             where[path[-1]] = value
         return bad
 
+    for profile in ("unconfined", "runtime/other"):
+        bad = copy.deepcopy(good)
+        bad["metadata"].setdefault("annotations", {})[f"{APPARMOR}program"] = profile
+        yield f"annotation {profile}", bad
     first, security = ("containers", 0), "securityContext"
     own = (*first, security)
     for host in ("hostNetwork", "hostPID", "hostIPC"):
