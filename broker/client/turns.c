@@ -10,8 +10,9 @@
  * Each user has an epoll instance, and the loop watches these. So a thousand connections of a user
  * are one event of the loop, the kernel keeps the order among them (each goes to the end when it
  * was looked at), and one that waits costs nothing. In each round of the loop all users that want
- * something say so, and then one turn of one of them is served. None of this takes memory: to wait
- * for something else on a descriptor, and to go on serving, cannot fail.
+ * something say so, and then one turn of one of them is served; where the loop has nothing else to
+ * do, nobody else does, and it is served at once. None of this takes memory: to wait for something
+ * else on a descriptor, and to go on serving, cannot fail.
  *
  * Most users have one connection that asks. When a turn was served often with none of the user's
  * between, the loop watches its descriptor itself, which costs the kernel less than an epoll of an
@@ -54,7 +55,13 @@ uint64_t turns_begin(struct turns *t)
 	/* what the broker had for nobody pays for what everybody had */
 	if (t->nested++ == 0)
 		t->now_ns += begun - t->ended_ns;
+	t->begun_ns = begun;
 	return begun;
+}
+
+uint64_t turns_begun(const struct turns *t)
+{
+	return t->nested > 0 ? t->begun_ns : clock_ns();
 }
 
 static void mark(struct turns *t)
@@ -106,16 +113,21 @@ void turns_share(struct turns *t, struct user_turns *u, uint64_t begun)
 
 /* ------------------------------------------------------------------------------------------- */
 
+static void serve_next(struct turns *t);
+
 /* All users that want something are asked before the broker serves one: what is made active now
  * comes after what is active already. */
 static void want(struct user_turns *u)
 {
 	struct turns *t = u->turns;
+	bool is_first = !t->next;
 
-	if (!t->next)
-		event_active(t->serve, EV_TIMEOUT, 0);
-	if (!t->next || u->served_ns < t->next->served_ns)
+	if (is_first || u->served_ns < t->next->served_ns)
 		t->next = u;
+	if (is_first && event_base_get_num_events(t->base, EVENT_BASE_COUNT_ACTIVE) == 0)
+		serve_next(t);
+	else if (is_first)
+		event_active(t->serve, EV_TIMEOUT, 0);
 }
 
 static void on_wants(evutil_socket_t fd, short what, void *data)
@@ -204,13 +216,11 @@ static void serve_one(struct user_turns *u)
 		set_apart(u);
 }
 
-static void on_serve(evutil_socket_t fd, short what, void *data)
+static void serve_next(struct turns *t)
 {
-	struct turns *t = data;
 	struct user_turns *u = t->next;
 	uint64_t begun;
 
-	(void)fd, (void)what;
 	t->next = NULL;
 	if (!u)
 		return;
@@ -219,6 +229,12 @@ static void on_serve(evutil_socket_t fd, short what, void *data)
 		t->now_ns = u->served_ns;
 	serve_one(u);
 	turns_count(t, u, begun);
+}
+
+static void on_serve(evutil_socket_t fd, short what, void *data)
+{
+	(void)fd, (void)what;
+	serve_next(data);
 }
 
 int turns_init(struct turns *t, struct event_base *base)

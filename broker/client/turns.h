@@ -47,6 +47,7 @@ struct turns {
 	struct user_turns *next; /* of those that want something now, as far as they were asked */
 	uint64_t now_ns;   /* the virtual time: when the last turn began; or more, after a pause */
 	uint64_t ended_ns; /* when the broker was last done with something, by the clock */
+	uint64_t begun_ns; /* when what it is at began */
 	unsigned nested;
 	uint64_t marked_ns;     /* when it was last asked how long the broker has run for */
 	uint64_t since_mark_ns; /* what was counted since */
@@ -74,6 +75,8 @@ void turn_end(struct turn *turn);
  * of whomever. @u: NULL for nobody. */
 uint64_t turns_begin(struct turns *t);
 void turns_count(struct turns *t, struct user_turns *u, uint64_t begun);
+/* When what the broker is at began, by clock_ns(), without another look at the clock; or now. */
+uint64_t turns_begun(const struct turns *t);
 
 /* What is done in another's turn, which pays for it, is paid for by @u as well: from @begun
  * (by clock_ns()) until now, but no more than a short turn takes. */

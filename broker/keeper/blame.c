@@ -33,6 +33,11 @@ static bool is_over(const struct blame *one, uint64_t now_ms)
 	return one->crashes == 0 || now_ms >= one->last_ms + BLAME_MS;
 }
 
+bool blame_is_known(void)
+{
+	return blames && blames->all[0].crashes > 0;
+}
+
 bool blame_refuses(uid_t uid, unsigned type, uint64_t now_ms)
 {
 	for (int i = 0; blames && i < BLAMES && blames->all[i].crashes > 0; i++) {

@@ -34,6 +34,8 @@ void blame_at(struct blames *b);
 void blame_begin(uid_t uid, unsigned type);
 void blame_end(void);
 bool blame_refuses(uid_t uid, unsigned type, uint64_t now_ms);
+/* Whether anything is to blame at all. */
+bool blame_is_known(void);
 
 /* In the keeper, when a broker has died: what it was handling is to blame if it has @crashed. */
 void blame_death(struct blames *b, bool crashed, uint64_t now_ms);

@@ -14,6 +14,7 @@
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/conversation.h"
 #include "broker/client/records.h"
 #include "broker/client/request.h"
@@ -62,7 +63,7 @@ static bool is_refused(const struct client *c, unsigned type)
 	case WIRE_MONITOR:
 		return false;
 	default:
-		return blame_refuses(c->peer.uid, type, clock_coarse_ms()) &&
+		return blame_is_known() && blame_refuses(c->peer.uid, type, clock_coarse_ms()) &&
 		       !request_may_operate(c);
 	}
 }
@@ -131,7 +132,8 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 		return false;
 	}
 	client->broker->counters.by_message[m.type].n++;
-	client->requests.asked = (struct timed_request){m.serial, m.type, clock_ns()};
+	client->requests.asked =
+	    (struct timed_request){m.serial, m.type, turns_begun(&client->broker->clients->turns)};
 	if (d->flags & WIRE_BEGINS && broker_is_ending(client->broker))
 		request_fail(&r, SHARE_EDISCONNECTED,
 			     "the broker is about to end, and begins nothing new: release what "
