@@ -5,7 +5,8 @@
  * library, once, so that what is counted in it is that and a few of its own.
  *
  * usage: counts VALGRIND OUT, which starts a broker, and itself under callgrind; or counts ADDRESS.
- * $COUNT_MODE: "queue", or the channel is a broadcast.
+ * $COUNT_MODE: "queue", or the channel is a broadcast; "request": what asks the broker, which takes
+ * that nothing is kept here ($SHARE_MAGAZINES).
  */
 
 #include <stdbool.h>
@@ -24,6 +25,7 @@
 
 #define COUNTED __attribute__((noinline, noipa))
 
+static share_client *client;
 static share_pool *pool;
 static share_channel *tx, *rx;
 static share_service *caller, *worker;
@@ -54,6 +56,10 @@ COUNTED void counted_recv_memory(void);
 COUNTED void counted_ack_memory(void);
 COUNTED void counted_call(void);
 COUNTED void counted_answer(void);
+COUNTED void counted_ping(void);
+COUNTED void counted_ask_alloc(void);
+COUNTED void counted_ask_lookup(void);
+COUNTED void counted_ask_release(void);
 
 void counted_send_64(void)
 {
@@ -120,7 +126,46 @@ void counted_answer(void)
 	must(share_call_finish(pending, 0, NULL, &answer));
 }
 
+void counted_ping(void)
+{
+	must(share_ping(client));
+}
+
+void counted_ask_alloc(void)
+{
+	must(share_alloc(pool, 4096, NULL, &buffer));
+}
+
+void counted_ask_lookup(void)
+{
+	must(share_lookup(client, "counts", SHARE_RDONLY, 0, NULL, &buffer));
+}
+
+void counted_ask_release(void)
+{
+	must(share_release(buffer, NULL));
+}
+
 /* ------------------------------------------------------------------------------------------- */
+
+static void requests(const char *address)
+{
+	share_pool_options memory = SHARE_POOL_OPTIONS_INIT;
+	share_buffer *named;
+
+	must(share_connect(address, &client));
+	memory.kind = "host";
+	must(share_pool_create(client, "counts", &memory, &pool));
+	must(share_alloc(pool, 4096, NULL, &named));
+	must(share_publish(named, "counts", NULL));
+	for (int i = 0; i < TURNS; i++) {
+		counted_ping();
+		counted_ask_alloc();
+		must(share_release(buffer, NULL));
+		counted_ask_lookup();
+		counted_ask_release();
+	}
+}
 
 static void open_all(const char *address)
 {
@@ -128,20 +173,19 @@ static void open_all(const char *address)
 	share_service_options service = SHARE_SERVICE_OPTIONS_INIT;
 	share_pool_options memory = SHARE_POOL_OPTIONS_INIT;
 	const char *mode = getenv("COUNT_MODE");
-	share_client *c;
 
-	must(share_connect(address, &c));
+	must(share_connect(address, &client));
 	memory.kind = "host";
-	must(share_pool_create(c, "counts", &memory, &pool));
+	must(share_pool_create(client, "counts", &memory, &pool));
 	options.pool = service.pool = "counts";
 	options.depth = 1024;
 	options.when_full = SHARE_FULL_FAIL;
 	if (mode && strcmp(mode, "queue") == 0)
 		options.mode = SHARE_QUEUE;
-	must(share_channel_open(c, "counts", SHARE_PRODUCER, &options, &tx));
-	must(share_channel_open(c, "counts", SHARE_CONSUMER, &options, &rx));
-	must(share_service_open(c, "counted", SHARE_CALLER, &service, &caller));
-	must(share_service_open(c, "counted", SHARE_WORKER, &service, &worker));
+	must(share_channel_open(client, "counts", SHARE_PRODUCER, &options, &tx));
+	must(share_channel_open(client, "counts", SHARE_CONSUMER, &options, &rx));
+	must(share_service_open(client, "counted", SHARE_CALLER, &service, &caller));
+	must(share_service_open(client, "counted", SHARE_WORKER, &service, &worker));
 	for (size_t i = 0; i < BATCH; i++) {
 		out[i] = (share_outgoing)SHARE_OUTGOING_INIT;
 		out[i].data = data;
@@ -198,6 +242,12 @@ static void calls(bool counted)
 
 static int run(const char *address)
 {
+	const char *mode = getenv("COUNT_MODE");
+
+	if (mode && strcmp(mode, "request") == 0) {
+		requests(address);
+		_exit(0);
+	}
 	open_all(address);
 	warm_up();
 	for (int i = 0; i < TURNS; i++) {
