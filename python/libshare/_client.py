@@ -359,7 +359,9 @@ class _Pool:
         if layout is not None:
             if dtype is not None and code(dtype) != code(layout[1]):
                 raise TypeError(f"the source is of {layout[1]}, not {dtype}: view() it")
-            return self._adopt(source, layout[1], (layout[0], *layout[2:]), *stream.values())
+            # a tensor may be given other memory later (.data, set_()), and then this one would go
+            kept = (source, source.detach()) if callable(getattr(source, "detach", None)) else source
+            return self._adopt(kept, layout[1], (layout[0], *layout[2:]), *stream.values())
         content, name = memory_of(source, named=dtype is not None)
         if content.readonly:
             raise ValueError("it is read-only, and who gets an Array may write to it")

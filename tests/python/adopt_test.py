@@ -267,3 +267,15 @@ def test_tensors_that_torch_shares(client, broker, adopted):
     a.release()
     del a
     until(lambda: client.ping() or broker.ping() or there() is None)
+
+
+def test_a_tensor_of_torch_that_gets_other_memory_keeps_what_was_adopted(adopted):
+    torch = pytest.importorskip("torch")
+
+    t = torch.arange(1 << 20).share_memory_()
+    a = adopted.adopt(t)
+    t.data = torch.zeros(1)
+    assert np.asarray(a)[1000] == 1000
+    t.set_(torch.zeros(1))
+    assert np.asarray(a)[1000] == 1000
+    a.release()
