@@ -12,10 +12,27 @@
 #include "python/src/core.h"
 
 struct source {
-	/* Has no reference to the buffer, whose end it must not keep back. */
-	struct by_address entry;
+	struct by_address entry; /* of the buffer while there are Arrays */
 	PyObject *object;
+	unsigned arrays;
 };
+
+void source_join(struct array *a, struct source *s)
+{
+	a->source = s;
+	if (s && s->arrays++ == 0)
+		by_address_set(&s->entry, a->b);
+}
+
+struct source *source_leave(struct array *a)
+{
+	struct source *s = a->source;
+
+	a->source = NULL;
+	if (s && --s->arrays == 0)
+		by_address_set(&s->entry, NULL);
+	return s;
+}
 
 /* In any thread, without the GIL. */
 static void let_go(void *data)
@@ -109,12 +126,13 @@ static struct source *keep(PyObject *object, share_client *client)
 	}
 	s->object = Py_NewRef(object);
 	s->entry.client = client;
+	s->entry.source = s;
 	by_address_add(&s->entry); /* of no buffer yet */
 	return s;
 }
 
 static share_buffer *adopt(struct pool *self, PyObject *object, void *memory, uint64_t size,
-			   void *stream)
+			   void *stream, struct source **source)
 {
 	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
 	share_buffer *b = NULL;
@@ -133,8 +151,7 @@ static share_buffer *adopt(struct pool *self, PyObject *object, void *memory, ui
 	options.done = let_go;
 	options.data = s;
 	UNLOCKED(r = share_alloc_with(p, size, &options, stream, &b));
-	if (r == 0)
-		by_address_set(&s->entry, b);
+	*source = s;
 	if (handle_leave(&self->handle, r))
 		return b;
 	if (r != 0)
@@ -150,6 +167,8 @@ PyObject *pool_adopt(PyObject *o, PyObject *args)
 	struct pool *self = (struct pool *)o;
 	share_tensor t = SHARE_TENSOR_INIT;
 	struct stream stream;
+	struct source *source;
+	struct array *a;
 	share_buffer *b;
 	uint64_t size;
 	char *address;
@@ -160,6 +179,9 @@ PyObject *pool_adopt(PyObject *o, PyObject *args)
 	    !(layout == Py_None ? look(object, &address, &t) : read_layout(layout, &address, &t)) ||
 	    !find_range(&address, &t, &size))
 		return NULL;
-	b = adopt(self, object, address, size, stream.p);
-	return b ? (PyObject *)array_make(self->client, b, &t, stream, self->on_gpu) : NULL;
+	b = adopt(self, object, address, size, stream.p, &source);
+	a = b ? array_make(self->client, b, &t, stream, self->on_gpu) : NULL;
+	if (a)
+		source_join(a, source);
+	return (PyObject *)a;
 }

@@ -87,6 +87,7 @@ struct array *array_derive(struct array *of, const share_tensor *t)
 	a = array_make(of->client, share_retain(b), &whole, array_home(of), of->on_gpu);
 	array_leave(of, 0);
 	if (a) {
+		source_join(a, of->source);
 		a->ordinal = of->ordinal;
 		a->readonly = of->readonly;
 		a->readonly_ok = of->readonly_ok;
@@ -113,6 +114,7 @@ static void end(struct array *a)
 {
 	share_buffer *b = a->b;
 
+	source_leave(a);
 	a->b = NULL;
 	if (b && !a->borrowed && a->generation == process_generation() &&
 	    (a->on_gpu || a->stream || a->recorded || !release_at_once(b))) {

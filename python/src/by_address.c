@@ -74,10 +74,12 @@ bool by_address_find(const void *address, struct by_address *out)
 
 	pthread_mutex_lock(&lock);
 	for (l = first; l; l = l->next)
-		if (holds(l->b, address) && share_retain(l->b))
+		if (holds(l->b, address))
 			break;
-	if (l)
+	if (l) {
 		*out = *l;
+		share_retain(l->b);
+	}
 	pthread_mutex_unlock(&lock);
 	return l != NULL;
 }

@@ -19,11 +19,12 @@ struct by_address {
 	 * reference. */
 	void *stream, *owner;
 	bool on_gpu;
+	struct source *source; /* of adopted memory; see core.h */
 };
 
 void by_address_add(struct by_address *l);
-/* The buffer of an entry that had none. The entry may have no reference to it, and then finds
- * nothing once the last one is given up. */
+/* The buffer of an entry, or NULL while it has none: then nothing is found by it. Somebody has a
+ * reference to the buffer until this has returned from taking it away. */
 void by_address_set(struct by_address *l, share_buffer *b);
 void by_address_remove(struct by_address *l);
 /* Finds the entry whose buffer has the byte at @address, and copies it into @out, with a reference

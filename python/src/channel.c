@@ -135,6 +135,7 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	share_outgoing raw = SHARE_OUTGOING_INIT;
 	struct outgoing out;
 	struct stream stream, home = {NULL, NULL};
+	struct source *source = NULL;
 	share_channel *ch;
 	struct wait w;
 	int r, again = 0, give = 0;
@@ -162,8 +163,10 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	       !out.array->recorded && !out.array->closed;
 	/* The array counts as closed meanwhile, so that nobody begins to use it while it is being
 	 * sent. */
-	if (give)
+	if (give) {
 		out.array->closed = true;
+		source = source_leave(out.array);
+	}
 	raw.buffer = out.b;
 	raw.data = out.data;
 	raw.data_size = out.size;
@@ -171,10 +174,12 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	WAITING(&w, &self->handle, again, r, share_send_within(ch, &raw, 1, wait_ms(&w), stream.p));
 	if (r > 0)
 		r = 0;
-	if (give && r == 0)
+	if (give && r == 0) {
 		array_given(out.array);
-	else if (give)
+	} else if (give) {
 		out.array->closed = false;
+		source_join(out.array, source);
+	}
 	handle_leave(&self->handle, r);
 	if (!outgoing_end(&out, r))
 		return NULL;

@@ -268,6 +268,7 @@ struct array {
 	void *stream;    /* the stream on which its work is ordered */
 	PyObject *owner; /* of the stream, or NULL */
 	struct recorded *recorded;
+	struct source *source; /* of adopted memory; see source_join() */
 	unsigned users, generation;
 	int16_t ordinal;
 	bool on_gpu, readonly, readonly_ok, closed;
@@ -295,6 +296,12 @@ bool array_leave(struct array *a, int r);
 bool array_is_usable(struct array *a); /* sets the exception if not */
 /* Notes that the array's reference was given away. */
 void array_given(struct array *a);
+/* adopt.c: where adopted memory comes from. It is found by its address as long as Arrays that know
+ * it have a reference to the buffer; it must have no reference of its own, which would keep the
+ * buffer. An Array joins while it has its reference, and leaves before it gives that up; with the
+ * GIL. NULL is fine. */
+void source_join(struct array *a, struct source *s);
+struct source *source_leave(struct array *a);
 struct stream array_home(const struct array *a);
 bool array_is_contiguous(const struct array *a);
 int64_t array_items(const struct array *a);

@@ -84,7 +84,8 @@ static struct lent *lend(struct array *a, struct stream stream, bool versioned)
 				       .b = share_retain(a->b),
 				       .stream = stream.p,
 				       .owner = Py_XNewRef(stream.owner),
-				       .on_gpu = a->on_gpu};
+				       .on_gpu = a->on_gpu,
+				       .source = a->source};
 	by_address_add(&l->entry);
 	l->generation = process_generation();
 	memcpy(l->shape, a->t.shape, n);

@@ -29,6 +29,8 @@ static PyObject *array_at(uint64_t at, share_tensor *t)
 		struct stream stream = {found.stream, found.owner};
 
 		array = (PyObject *)array_make(client, found.b, t, stream, found.on_gpu);
+		if (array)
+			source_join((struct array *)array, found.source);
 	} else {
 		if (!client)
 			array = Py_NewRef(Py_None);

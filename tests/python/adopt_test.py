@@ -269,6 +269,22 @@ def test_tensors_that_torch_shares(client, broker, adopted):
     until(lambda: client.ping() or broker.ping() or there() is None)
 
 
+def test_what_was_given_up_is_not_taken_for_what_came_after(client, broker, adopted, pool):
+    x = array(64)
+    a = adopted.adopt(x)
+    a.publish("x")
+    a.release()  # the name has it still, so that x is kept
+    for _ in range(800):  # handles that were given up come again
+        others = [pool.empty(64, "uint8") for _ in range(40)]
+        for b in others:
+            lies_there = np.frombuffer((ctypes.c_char * 64).from_address(b.ptr), "uint8")
+            with pytest.raises(ValueError, match="does not lie in a pool"):
+                libshare.array_of(lies_there)
+        for b in others:
+            b.release()
+    client.unpublish("x")
+
+
 def test_a_tensor_of_torch_that_gets_other_memory_keeps_what_was_adopted(adopted):
     torch = pytest.importorskip("torch")
 
