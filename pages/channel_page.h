@@ -35,7 +35,8 @@
  *
  * A message of several buffers has a ticket for each. The first one's is that of the message: by it
  * everything is known that is known of a message. The others lie far, by that ticket. They are
- * acknowledged before the first one is, so that whoever sees that sees theirs.
+ * acknowledged before the first one is, so that whoever sees that sees theirs. In a queue the
+ * copies of these tickets are finished from the start: they are no messages.
  */
 
 /*

@@ -126,9 +126,10 @@ bool ring_consumer_ack(struct ring_consumer *c, uint32_t row, uint64_t member, u
 	return true;
 }
 
-static void ack_further(struct ring_consumer *c, struct ring_source *s,
-			const struct ring_further *further, uint32_t n, struct ring_fence fence,
-			uint32_t kept)
+/* @fence: NULL if the message is given back. */
+static void give_up_further(struct ring_consumer *c, struct ring_source *s,
+			    const struct ring_further *further, uint32_t n, uint32_t kept,
+			    const struct ring_fence *fence)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t ticket = further[i].ticket;
@@ -136,7 +137,11 @@ static void ack_further(struct ring_consumer *c, struct ring_source *s,
 		if (s->tickets[ticket].version != further[i].version || further[i].version == 0)
 			continue;
 		s->tickets[ticket].version = 0;
-		ring_write_ack(c, s, ticket, further[i].version, fence, kept & 1u << i);
+		if (fence)
+			ring_write_ack(c, s, ticket, further[i].version, *fence, kept & 1u << i);
+		else
+			ring_write_rejection(c, s, ticket, further[i].version,
+					     s->tickets[ticket].deliveries, kept & 1u << i);
 	}
 }
 
@@ -150,10 +155,10 @@ bool ring_consumer_ack_several(struct ring_consumer *c, uint32_t row, uint64_t m
 	bool held;
 
 	if (s->member == member && !MUTATION(acknowledge_further_last))
-		ack_further(c, s, further, n, fence, kept);
+		give_up_further(c, s, further, n, kept, &fence);
 	held = ring_consumer_ack(c, row, member, ticket, version, fence, retained);
 	if (s->member == member && MUTATION(acknowledge_further_last))
-		ack_further(c, s, further, n, fence, kept);
+		give_up_further(c, s, further, n, kept, &fence);
 	return held;
 }
 
@@ -171,6 +176,21 @@ bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member
 	/* who sees the count sees what was said */
 	atomic_store_explicit(&c->ledger->rejected, c->ledger->rejected + 1, memory_order_release);
 	return true;
+}
+
+bool ring_consumer_reject_several(struct ring_consumer *c, uint32_t row, uint64_t member,
+				  uint32_t ticket, uint32_t version, bool retained,
+				  const struct ring_further *further, uint32_t n, uint32_t kept)
+{
+	struct ring_source *s = &c->sources[row];
+	bool held;
+
+	if (s->member == member && !MUTATION(acknowledge_further_last))
+		give_up_further(c, s, further, n, kept, NULL);
+	held = ring_consumer_reject(c, row, member, ticket, version, retained);
+	if (s->member == member && MUTATION(acknowledge_further_last))
+		give_up_further(c, s, further, n, kept, NULL);
+	return held;
 }
 
 bool ring_consumer_can_reject(const struct ring_consumer *c, uint32_t row)

@@ -144,14 +144,15 @@ void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const str
 	put(p, lane, ticket, m, deliveries);
 }
 
+/* @sequence: what is said of it at first. */
 static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct ring_message *m,
-		      uint32_t deliveries)
+		      uint32_t deliveries, uint64_t sequence)
 {
 	struct channel_entry *copy = ring_copy_of(p, ticket);
 	const struct ring_ticket *t = &p->tickets[ticket];
 
 	/* nobody reads it now, unlike an entry: the compiler may do this as it likes */
-	atomic_store_explicit(&copy->sequence, CHANNEL_COPY_WAITS, memory_order_relaxed);
+	atomic_store_explicit(&copy->sequence, sequence, memory_order_relaxed);
 	copy->number = t->number;
 	copy->buffer = m->buffer;
 	copy->segment = m->segment;
@@ -160,7 +161,7 @@ static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct rin
 	copy->value = m->fence.value;
 	copy->version = t->version;
 	copy->ticket = 0;
-	copy->timeline = (uint16_t)m->fence.slot;
+	copy->timeline = CHANNEL_TIMELINE(m->fence.slot, m->n_further);
 	if (m->data_size > 0 && !ring_is_far(m->data_size))
 		memcpy(copy->data, m->data, m->data_size);
 }
@@ -170,6 +171,8 @@ void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_
 	struct channel_entry *copy = ring_copy_of(p, ticket);
 
 	ring_entry_load(copy, out);
+	out->n_further = CHANNEL_MORE(out->fence.slot);
+	out->fence.slot = CHANNEL_SLOT(out->fence.slot);
 	out->ticket = ticket;
 	/* in our own page, or memory */
 	out->data = copy->data;
@@ -192,11 +195,12 @@ static __attribute__((noinline)) void store_far(struct ring_producer *p, uint16_
 			m->data_size);
 }
 
-/* @deliveries: of a queue. */
+/* @deliveries, @sequence: of the copy, in a queue. */
 static inline __attribute__((always_inline)) uint16_t take_ticket(struct ring_producer *p,
 								  const struct ring_message *m,
 								  void *reference,
-								  uint32_t deliveries)
+								  uint32_t deliveries,
+								  uint64_t sequence)
 {
 	uint16_t ticket = ring_take_free(p);
 	struct channel_ticket *shared = &p->shared_tickets[ticket];
@@ -214,7 +218,7 @@ static inline __attribute__((always_inline)) uint16_t take_ticket(struct ring_pr
 	if (ring_is_far(m->data_size) && !MUTATION(data_after_ticket))
 		store_far(p, ticket, m);
 	if (p->copies)
-		keep_copy(p, ticket, m, deliveries);
+		keep_copy(p, ticket, m, deliveries, sequence);
 	/* behind the copy: who finds the ticket in use finds that */
 	atomic_store_explicit(&shared->buffer,
 			      m->buffer || !p->copies || p->private_copies ? m->buffer
@@ -289,6 +293,32 @@ int ring_producer_look_for_room(struct ring_producer *p, uint32_t target)
 	return find_place(p, target, p->wanted, &lane);
 }
 
+/* To whom it goes, by a place that was found. */
+static inline __attribute__((always_inline)) void hand_over(struct ring_producer *p, uint32_t lane,
+							    uint32_t target, uint16_t ticket,
+							    const struct ring_message *m,
+							    uint32_t deliveries)
+{
+	p->sent++;
+	ring_sleeper_goes_on(&p->sleeper);
+	if (ring_is_queue(p)) {
+		if (lane == LIST_BACKLOG)
+			ring_append(p, LIST_BACKLOG, ticket);
+		else
+			ring_deliver(p, ticket, lane, m, deliveries);
+		return;
+	}
+	if (p->shape.mode == CHANNEL_BROADCAST) {
+		p->tickets[ticket].pending = p->consumers.admitted;
+	} else {
+		p->tickets[ticket].pending = RING_BIT(target);
+		p->tickets[ticket].consumer = (uint8_t)target;
+		p->peers[target].load++;
+	}
+	ring_append(p, lane, ticket);
+	put(p, lane, ticket, m, deliveries);
+}
+
 int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
 		       void *reference)
 {
@@ -303,25 +333,8 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 		p->wanted = 1;
 		return r;
 	}
-	ticket = take_ticket(p, m, reference, deliveries);
-	p->sent++;
-	ring_sleeper_goes_on(&p->sleeper);
-	if (ring_is_queue(p)) {
-		if (lane == LIST_BACKLOG)
-			ring_append(p, LIST_BACKLOG, ticket);
-		else
-			ring_deliver(p, ticket, lane, m, deliveries);
-		return 0;
-	}
-	if (p->shape.mode == CHANNEL_BROADCAST) {
-		p->tickets[ticket].pending = p->consumers.admitted;
-	} else {
-		p->tickets[ticket].pending = RING_BIT(target);
-		p->tickets[ticket].consumer = (uint8_t)target;
-		p->peers[target].load++;
-	}
-	ring_append(p, lane, ticket);
-	put(p, lane, ticket, m, deliveries);
+	ticket = take_ticket(p, m, reference, deliveries, CHANNEL_COPY_WAITS);
+	hand_over(p, lane, target, ticket, m, deliveries);
 	return 0;
 }
 
@@ -336,8 +349,9 @@ static bool are_sound(const struct ring_producer *p, const struct ring_message *
 	return true;
 }
 
-/* A ticket for each of the further buffers, which are there before the message's own is in use. The
- * message's, which the next ticket taken will be. */
+/* A ticket for each of the further buffers, which are there before the message's own is in use.
+ * Whoever finds one in use finds a copy that says of it that nothing is to be done: it is no
+ * message. The first of them, + 1, or 0. */
 static __attribute__((noinline)) uint16_t take_further(struct ring_producer *p,
 						       const struct ring_message *m)
 {
@@ -349,7 +363,9 @@ static __attribute__((noinline)) uint16_t take_further(struct ring_producer *p,
 		const struct ring_further *f = &m->further[i];
 		struct ring_message alone = {.buffer = f->buffer};
 
-		tickets[i] = take_ticket(p, &alone, NULL, 1);
+		tickets[i] = take_ticket(p, &alone, NULL, 1,
+					 MUTATION(further_is_a_message) ? CHANNEL_COPY_WAITS
+									: CHANNEL_COPY_FINISHED);
 		p->number--; /* it is no message */
 		p->tickets[tickets[i]].list = LIST_FURTHER;
 		ring_store(&to[i].ticket, CHANNEL_FURTHER(tickets[i], next_version(p, first),
@@ -367,27 +383,23 @@ static __attribute__((noinline)) uint16_t take_further(struct ring_producer *p,
 int ring_producer_send_several(struct ring_producer *p, const struct ring_message *m,
 			       uint32_t target, void *reference)
 {
-	uint32_t lane;
+	uint32_t lane, deliveries = count_delivery(p, m);
 	uint16_t ticket, further;
 	int r;
 
 	if (m->n_further == 0)
 		return ring_producer_send(p, m, target, reference);
-	if (p->shape.mode != CHANNEL_BROADCAST || !are_sound(p, m))
+	if (!are_sound(p, m))
 		return -EINVAL;
 	p->wanted = 1 + m->n_further;
 	r = find_place(p, target, p->wanted, &lane);
 	if (r < 0)
 		return r;
 	further = take_further(p, m);
-	ticket = take_ticket(p, m, reference, 1);
+	ticket = take_ticket(p, m, reference, deliveries, CHANNEL_COPY_WAITS);
 	p->tickets[ticket].further = further;
 	p->wanted = 1;
-	p->sent++;
-	ring_sleeper_goes_on(&p->sleeper);
-	p->tickets[ticket].pending = p->consumers.admitted;
-	ring_append(p, lane, ticket);
-	put(p, lane, ticket, m, 1);
+	hand_over(p, lane, target, ticket, m, deliveries);
 	return 0;
 }
 

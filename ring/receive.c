@@ -189,18 +189,20 @@ static int skip(struct ring_consumer *c, struct ring_source *s)
 static void give_back_unseen(struct ring_consumer *c, struct ring_source *s,
 			     const struct ring_message *m, bool to_others)
 {
-	s->tickets[m->ticket].version = 0;
-	for (uint32_t i = 0; i < m->n_further; i++) {
-		s->tickets[m->further[i].ticket].version = 0;
-		ring_write_ack(c, s, m->further[i].ticket, m->further[i].version,
-			       (struct ring_fence){0, 0}, false);
+	bool rejected = to_others && c->shape.mode == CHANNEL_QUEUE && ring_heeds_rejections(s) &&
+			!MUTATION(acknowledge_unseen);
+
+	/* the message's own last, as always */
+	for (uint32_t i = m->n_further + 1; i-- > 0;) {
+		uint32_t ticket = i > 0 ? m->further[i - 1].ticket : m->ticket;
+		uint32_t version = i > 0 ? m->further[i - 1].version : m->version;
+
+		s->tickets[ticket].version = 0;
+		if (rejected)
+			ring_write_rejection(c, s, ticket, version, m->deliveries, false);
+		else
+			ring_write_ack(c, s, ticket, version, (struct ring_fence){0, 0}, false);
 	}
-	if (!to_others || c->shape.mode != CHANNEL_QUEUE || !ring_heeds_rejections(s) ||
-	    MUTATION(acknowledge_unseen)) {
-		ring_write_ack(c, s, m->ticket, m->version, (struct ring_fence){0, 0}, false);
-		return;
-	}
-	ring_write_rejection(c, s, m->ticket, m->version, m->deliveries, false);
 }
 
 /* The first @dropped of @n messages; what the others are is moved to their places. */
@@ -568,7 +570,7 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
 	ring_entry_load(copy, out);
 	out->ticket = ticket;
 	sound = out->version == version && s->tickets[ticket].version == 0 &&
-		copy_data(c, s, copy, out);
+		copy_data(c, s, copy, out) && hold(s, out);
 	if (!sound) {
 		if (s->tickets[ticket].version == 0)
 			ring_write_ack(c, s, ticket, version, (struct ring_fence){0, 0}, false);
@@ -577,7 +579,9 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
 	channel_add(&c->ledger->received, 1);
 	s->held++;
 	out->deliveries = deliveries;
-	s->tickets[ticket] = (struct ring_held){version, deliveries};
+	s->tickets[ticket].deliveries = deliveries;
+	for (uint32_t i = 0; i < out->n_further; i++)
+		s->tickets[out->further[i].ticket].deliveries = deliveries;
 	c->moved |= RING_BIT(row);
 	ring_sleeper_goes_on(&c->sleeper);
 	return true;

@@ -190,7 +190,7 @@ struct ring_return {
 	uint32_t ticket;
 	bool retained;  /* somebody has a lease of its own, or is looked after by the broker */
 	bool set_aside; /* it was delivered too often: nobody has acknowledged it, and @message is
-			 * what was sent */
+			 * what was sent, but for `further` */
 	uint32_t n;     /* fences that are behind what consumers do with it */
 	struct ring_owned_fence fences[CHANNEL_MEMBERS_MAX]; /* the counts of their owners are the
 							      * caller's to lower from now on */
@@ -287,6 +287,9 @@ bool ring_consumer_ack_several(struct ring_consumer *c, uint32_t row, uint64_t m
  * once more. False as above. */
 bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
 			  uint32_t version, bool retained);
+bool ring_consumer_reject_several(struct ring_consumer *c, uint32_t row, uint64_t member,
+				  uint32_t ticket, uint32_t version, bool retained,
+				  const struct ring_further *further, uint32_t n, uint32_t kept);
 /* Whether the producer of this row, if it is there, knows what that means. */
 bool ring_consumer_can_reject(const struct ring_consumer *c, uint32_t row);
 /* Bit by row: the producers that wait on their doorbell, and those to whom something was given

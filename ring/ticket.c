@@ -113,6 +113,20 @@ uint64_t ring_taken(struct ring_producer *p, uint32_t consumer)
 	return peer->taken;
 }
 
+/* Who has given the message up has said before what it keeps of the others. */
+static __attribute__((noinline)) void observe_further(struct ring_producer *p, uint16_t ticket,
+						      const struct ring_peer *peer)
+{
+	while (ring_next_further(p, &ticket)) {
+		uint64_t word =
+		    atomic_load_explicit(&peer->row->acks[ticket].word, memory_order_relaxed);
+
+		if (word >> 32 == p->tickets[ticket].version && word & CHANNEL_ACK_RETAINED &&
+		    !MUTATION(forget_further_retained))
+			p->tickets[ticket].retained = true;
+	}
+}
+
 /* By one who was left behind with it: others have it already. Who has rejected it before, and had
  * it once more then, may have said so of the earlier delivery, and use it still. */
 static bool observe_rejection_of_others(struct ring_producer *p, uint16_t ticket, uint32_t consumer,
@@ -125,6 +139,8 @@ static bool observe_rejection_of_others(struct ring_producer *p, uint16_t ticket
 	t->pending &= ~RING_BIT(consumer);
 	if (word & CHANNEL_ACK_RETAINED)
 		t->retained = true;
+	if (t->further)
+		observe_further(p, ticket, &p->peers[consumer]);
 	p->peers[consumer].acknowledged++;
 	return true;
 }
@@ -158,6 +174,8 @@ static bool observe_rejection(struct ring_producer *p, uint16_t ticket, uint32_t
 	t->refused |= RING_BIT(consumer);
 	if (word & CHANNEL_ACK_RETAINED)
 		t->retained = true;
+	if (t->further)
+		observe_further(p, ticket, peer);
 	peer->acknowledged++;
 	if (peer->load > 0)
 		peer->load--;
@@ -165,20 +183,6 @@ static bool observe_rejection(struct ring_producer *p, uint16_t ticket, uint32_t
 		channel_add(&p->header->rejected, 1);
 	ring_give_to_others(p, ticket, true);
 	return true;
-}
-
-/* Who has acknowledged the message has said before what it keeps of the others. */
-static __attribute__((noinline)) void observe_further(struct ring_producer *p, uint16_t ticket,
-						      const struct ring_peer *peer)
-{
-	while (ring_next_further(p, &ticket)) {
-		uint64_t word =
-		    atomic_load_explicit(&peer->row->acks[ticket].word, memory_order_relaxed);
-
-		if (word >> 32 == p->tickets[ticket].version && word & CHANNEL_ACK_RETAINED &&
-		    !MUTATION(forget_further_retained))
-			p->tickets[ticket].retained = true;
-	}
 }
 
 bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consumer)

@@ -357,10 +357,14 @@ void claim_follow(struct claim *claim)
 	channels_work_soon(b);
 }
 
-static bool is_done_with(struct claim *claim, const struct kept *kept)
+static bool is_done_with(struct claim *claim, const struct entry *entry)
 {
-	enum acknowledgement acknowledged = claim_ask_row(claim, kept->ticket, kept->version);
+	const struct kept *kept = entry->kept;
+	enum acknowledgement acknowledged;
 
+	if (entry->further_of)
+		return false;
+	acknowledged = claim_ask_row(claim, kept->ticket, kept->version);
 	if (orphan_look(claim, kept, acknowledged))
 		return true;
 	switch (acknowledged) {
@@ -374,13 +378,14 @@ static bool is_done_with(struct claim *claim, const struct kept *kept)
 	return claim->over;
 }
 
-/* Each at most once. */
+/* Each at most once, but where others go with one. */
 static void look_at_entries(struct claim *claim, int *budget)
 {
-	for (uint32_t left = claim->n; left > 0 && *budget > 0; left--, --*budget) {
-		struct entry *entry = TAILQ_FIRST(&claim->entries);
+	struct entry *entry;
 
-		if (is_done_with(claim, entry->kept)) {
+	for (uint32_t left = claim->n;
+	     left > 0 && *budget > 0 && (entry = TAILQ_FIRST(&claim->entries)); left--, --*budget) {
+		if (is_done_with(claim, entry)) {
 			entry_give_up(claim, entry);
 			continue;
 		}

@@ -24,6 +24,9 @@ struct kept {
 struct entry {
 	TAILQ_ENTRY(entry) link;
 	struct kept *kept;
+	/* It is of a buffer behind the first one of this message, which is the claim's: what
+	 * becomes of that becomes of this. NULL: it ends by itself. */
+	struct orphan *further_of;
 	struct keep keep;
 	uint32_t record;
 	/* What it costs beside what its producer has paid for when it came, and who pays that: the
@@ -68,9 +71,10 @@ bool claim_is_admitted(const struct claim *claim);
 /* It is looked at now, and every now and then, until it ends or nothing can be seen of it. */
 void claim_follow(struct claim *claim);
 
-/* The consumer may use this one, which is an orphan, at its producer's cost; @buffer may be NULL.
- * False without memory. */
-bool claim_keep(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer);
+/* The consumer may use this one, which is of an orphan, at its producer's cost; @buffer may be
+ * NULL. NULL without memory. */
+struct entry *claim_keep(struct claim *claim, uint32_t ticket, uint32_t version,
+			 struct buffer *buffer);
 /* That it is one was not known. */
 void entry_is_orphans(struct claim *claim, struct entry *entry);
 bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);

@@ -28,12 +28,39 @@ bool copy_ask(struct member *producer, uint32_t ticket, struct copy *out)
 	out->number = WORD(e->number);
 	out->value = WORD(e->value);
 	out->timeline = WORD(e->timeline);
+	out->n_further = 0;
+	if (channel_buffers(shape) > 1) {
+		out->n_further = CHANNEL_MORE(out->timeline);
+		out->timeline = CHANNEL_SLOT(out->timeline);
+	}
 	out->deliveries = CHANNEL_SMALL(WORD(e->size_deliveries));
 	if (out->sequence & CHANNEL_COPY_RETURNED && out->sequence != CHANNEL_COPY_FINISHED) {
 		out->deliveries = (uint32_t)out->sequence;
 		out->sequence = CHANNEL_COPY_WAITS;
 	}
 	return out->buffer != 0 && WORD(e->version) == out->version;
+}
+
+bool copy_ask_further(struct member *producer, uint32_t ticket, const struct copy *copy, uint32_t i,
+		      struct copy_further *out)
+{
+	const struct channel_shape *shape = &producer->channel->shape;
+	const struct channel_further *f;
+	uint64_t word;
+
+	if (i + 1 >= channel_buffers(shape))
+		return false;
+	f = (const void *)channel_far_at(producer->page.memory, shape, ticket);
+	if (member_unwritten(producer, &f[i]) > 0 ||
+	    member_unwritten(producer, (const char *)&f[i + 1] - 1) > 0)
+		return false;
+	word = WORD(f[i].ticket);
+	out->buffer = WORD(f[i].buffer);
+	out->ticket = (uint16_t)word;
+	out->version = (uint32_t)(word >> 32);
+	return (uint16_t)(word >> 16) == (uint16_t)copy->version && out->version != 0 &&
+	       out->ticket < shape->in_flight && out->buffer != 0 &&
+	       out->buffer != CHANNEL_NO_BUFFER;
 }
 
 bool producer_has_copy(struct member *producer, uint32_t ticket)

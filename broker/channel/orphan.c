@@ -11,6 +11,9 @@
  * those that wait is in orphan_fetch.c, and what becomes of those that nobody gets in
  * orphan_lost.c.
  *
+ * One of several buffers is found by the tickets of all of them, and known by the first one's. Its
+ * owner has an entry for each, so that each may be kept by itself when it is acknowledged.
+ *
  * The rules R6 to R10 of tests/themes/model/membership.pml are these.
  */
 
@@ -34,7 +37,7 @@
 #include "broker/memory/pool.h"
 #include "broker/suballocator/block.h"
 
-static struct orphan *find(const struct member *producer, uint32_t ticket)
+struct orphan *orphan_find(const struct member *producer, uint32_t ticket)
 {
 	return producer->as_producer.orphans ? producer->as_producer.orphans[ticket] : NULL;
 }
@@ -55,14 +58,20 @@ static void tell(struct channel *ch)
 	channel_changed(ch, SHARE_PRODUCER);
 }
 
+static void count_buffer(struct producer *p, const struct buffer *buffer, int n)
+{
+	p->n_kept += (uint64_t)n;
+	p->bytes_kept += (uint64_t)n * block_size(buffer->block);
+}
+
 static void count_kept(const struct orphan *o, int n)
 {
 	struct producer *p = &o->producer->as_producer;
 
-	if (!o->buffer)
-		return;
-	p->n_kept += (uint64_t)n;
-	p->bytes_kept += (uint64_t)n * block_size(o->buffer->block);
+	if (o->buffer)
+		count_buffer(p, o->buffer, n);
+	for (uint32_t i = 0; i < o->n_further; i++)
+		count_buffer(p, o->further[i].buffer, n);
 }
 
 /* One that @returns comes before those that nobody has had yet: mostly several do, in their order.
@@ -112,10 +121,28 @@ static void set_owner(struct orphan *o, struct claim *claim)
 	o->producer->channel->orphans.owned++;
 }
 
+/* What its owner has of the buffers behind the first one ends now, or (@given_back false) by
+ * itself.
+ */
+static void part_from_entries(struct orphan *o, bool given_back)
+{
+	for (uint32_t i = 0; i < o->n_further; i++) {
+		struct entry *entry = o->further[i].entry;
+
+		o->further[i].entry = NULL;
+		if (!entry)
+			continue;
+		entry->further_of = NULL;
+		if (given_back && !MUTATION(keep_further_of_rejected))
+			entry_give_up(o->owner, entry);
+	}
+}
+
 static void lose_owner(struct orphan *o)
 {
 	struct consumer *c = &o->owner->consumer->as_consumer;
 
+	part_from_entries(o, false);
 	if (c->fetched_last == o)
 		c->fetched_last = NULL;
 	o->owner->n_orphans--;
@@ -140,6 +167,11 @@ static void end(struct orphan *o)
 	journal_drop(b->journal, &o->record);
 	if (o->buffer)
 		buffer_let_go(b, o->buffer, &o->keep);
+	for (uint32_t i = 0; i < o->n_further; i++) {
+		producer->as_producer.orphans[o->further[i].ticket] = NULL;
+		buffer_let_go(b, o->further[i].buffer, &o->further[i].keep);
+	}
+	free(o->further);
 	free(o);
 	/* who has waited for the last one hears that there are none */
 	if (count(ch) == 0)
@@ -154,6 +186,29 @@ void orphan_lose(struct orphan *o)
 	ch->orphans.untold++;
 	channel_note(ch);
 	end(o);
+}
+
+bool orphan_keep(struct orphan *o, struct claim *claim)
+{
+	struct entry *first = claim_keep(claim, o->ticket, o->version, o->buffer);
+	bool all = first;
+
+	for (uint32_t i = 0; all && i < o->n_further && !MUTATION(first_buffer_alone); i++) {
+		struct orphan_further *f = &o->further[i];
+
+		f->entry = claim_keep(claim, f->ticket, f->version, f->buffer);
+		all = f->entry;
+		if (all)
+			f->entry->further_of = o;
+	}
+	if (first && !all) {
+		entry_give_up(claim, first);
+		for (uint32_t i = 0; o->further[i].entry; i++) {
+			entry_give_up(claim, o->further[i].entry);
+			o->further[i].entry = NULL;
+		}
+	}
+	return all;
 }
 
 void orphan_give(struct orphan *o, struct claim *claim)
@@ -182,10 +237,39 @@ static bool prepare(struct member *producer)
 
 static void attach(struct orphan *o)
 {
+	struct account *account = o->producer->timelines->account;
+
 	if (o->buffer)
-		buffer_keep(o->buffer, &o->keep, KEEP_MESSAGE, o->producer->timelines->account);
+		buffer_keep(o->buffer, &o->keep, KEEP_MESSAGE, account);
 	o->producer->as_producer.orphans[o->ticket] = o;
+	for (uint32_t i = 0; i < o->n_further; i++) {
+		struct orphan_further *f = &o->further[i];
+
+		buffer_keep(f->buffer, &f->keep, KEEP_MESSAGE, account);
+		o->producer->as_producer.orphans[f->ticket] = o;
+	}
 	o->producer->channel->broker->channels->n_orphans++;
+}
+
+/* Each of its tickets is its own. */
+static bool are_tickets(const struct orphan *o)
+{
+	const struct channel_shape *shape = &o->producer->channel->shape;
+
+	if (o->ticket >= shape->in_flight || orphan_find(o->producer, o->ticket) ||
+	    o->n_further >= channel_buffers(shape) || (o->n_further > 0 && !o->buffer))
+		return false;
+	for (uint32_t i = 0; i < o->n_further; i++) {
+		uint32_t ticket = o->further[i].ticket;
+
+		if (ticket >= shape->in_flight || ticket == o->ticket ||
+		    orphan_find(o->producer, ticket))
+			return false;
+		for (uint32_t k = 0; k < i; k++)
+			if (o->further[k].ticket == ticket)
+				return false;
+	}
+	return true;
 }
 
 int orphan_attach(struct orphan *o)
@@ -193,9 +277,9 @@ int orphan_attach(struct orphan *o)
 	const struct channel_shape *shape = o->producer ? &o->producer->channel->shape : NULL;
 	struct claim *owner = o->owner;
 
-	if (!shape || o->producer->role != SHARE_PRODUCER || o->ticket >= shape->in_flight ||
+	if (!shape || o->producer->role != SHARE_PRODUCER || !are_tickets(o) ||
 	    o->deliveries == 0 || o->deliveries > shape->deliveries ||
-	    find(o->producer, o->ticket) || (owner && owner->producer != o->producer))
+	    (owner && owner->producer != o->producer))
 		return -EBADMSG;
 	if (!prepare(o->producer))
 		return -ENOMEM;
@@ -207,6 +291,21 @@ int orphan_attach(struct orphan *o)
 	return 0;
 }
 
+/* Of a buffer behind the first one. */
+static void find_further(struct orphan *o, struct claim *claim, struct entry *entry)
+{
+	for (uint32_t i = 0; i < o->n_further; i++) {
+		struct orphan_further *f = &o->further[i];
+
+		if (f->entry || !entry_is_of(entry, f->ticket, f->version))
+			continue;
+		f->entry = entry;
+		entry->further_of = o;
+		entry_is_orphans(claim, entry);
+		return;
+	}
+}
+
 bool orphans_have_entries(struct claim *claim)
 {
 	struct entry *entry;
@@ -214,10 +313,13 @@ bool orphans_have_entries(struct claim *claim)
 	uint32_t n = 0;
 
 	TAILQ_FOREACH (entry, &claim->entries, link) {
-		o = find(claim->producer, entry->kept->ticket);
-		if (!o || o->owner != claim || o->has_entry ||
-		    !entry_is_of(entry, o->ticket, o->version))
+		o = orphan_find(claim->producer, entry->kept->ticket);
+		if (!o || o->owner != claim)
 			continue;
+		if (o->has_entry || !entry_is_of(entry, o->ticket, o->version)) {
+			find_further(o, claim, entry);
+			continue;
+		}
 		o->has_entry = true;
 		entry_is_orphans(claim, entry);
 		n++;
@@ -271,19 +373,68 @@ static bool was_acknowledged(const struct member *producer, const struct claim *
 	       (claim && claim_ask_row(claim, ticket, version) != NOT_ACKNOWLEDGED);
 }
 
+static void discard(struct orphan *o)
+{
+	free(o->further);
+	free(o);
+}
+
+/* What lies behind the first buffer. False: it is none of the producer's. */
+static bool read_further(struct orphan *o, const struct copy *copy)
+{
+	for (uint32_t i = 0; i < o->n_further; i++) {
+		struct orphan_further *f = &o->further[i];
+		struct copy_further said;
+
+		if (!copy_ask_further(o->producer, o->ticket, copy, i, &said) ||
+		    !find_buffer(o->producer, said.buffer, &f->buffer))
+			return false;
+		f->ticket = said.ticket;
+		f->version = said.version;
+	}
+	return are_tickets(o);
+}
+
+/* One that is nobody's yet, and not attached; *nonsense: there is no such message. NULL without
+ * memory, or for that. */
+static struct orphan *begin(struct member *producer, uint32_t ticket, const struct copy *copy,
+			    struct buffer *buffer, bool *nonsense)
+{
+	struct orphan *o = prepare(producer) ? calloc(1, sizeof(*o)) : NULL;
+
+	*nonsense = false;
+	if (!o)
+		return NULL;
+	o->producer = producer;
+	o->buffer = buffer;
+	o->ticket = ticket;
+	o->version = copy->version;
+	o->number = copy->number;
+	if (copy->n_further == 0)
+		return o;
+	o->n_further = (uint8_t)copy->n_further;
+	o->further = calloc(o->n_further, sizeof(*o->further));
+	*nonsense = o->further && !read_further(o, copy);
+	if (o->further && !*nonsense)
+		return o;
+	discard(o);
+	return NULL;
+}
+
 /* False without memory. */
-static bool make(struct member *producer, uint32_t ticket)
+static bool make(struct member *producer, uint32_t ticket, int *budget)
 {
 	struct channel *ch = producer->channel;
 	struct claim *claim = NULL;
 	struct buffer *buffer;
 	struct orphan *o;
 	struct copy copy;
-	bool in_lane, owned, had;
+	bool in_lane, owned, had, nonsense;
 
 	if (!copy_ask(producer, ticket, &copy) || copy.sequence == CHANNEL_COPY_FINISHED ||
-	    find(producer, ticket)) /* by a broker before this one */
+	    orphan_find(producer, ticket)) /* by a broker before this one */
 		return true;
+	*budget -= (int)copy.n_further;
 	in_lane = copy.sequence != CHANNEL_COPY_WAITS;
 	if (in_lane)
 		claim = copy_owner(producer, &copy);
@@ -301,17 +452,14 @@ static bool make(struct member *producer, uint32_t ticket)
 		channel_note(ch);
 		return true;
 	}
-	if (owned && !claim_keep(claim, ticket, copy.version, buffer))
+	o = begin(producer, ticket, &copy, buffer, &nonsense);
+	if (!o)
+		return nonsense;
+	if (owned && !orphan_keep(o, claim)) {
+		discard(o);
 		return false;
-	o = prepare(producer) ? calloc(1, sizeof(*o)) : NULL;
-	if (!o) /* the entry is given up when the claim is over, as any other is */
-		return false;
-	o->producer = producer;
-	o->buffer = buffer;
-	o->ticket = ticket;
-	o->version = copy.version;
+	}
 	attach(o);
-	o->number = copy.number;
 	o->deliveries = deliveries_of(producer, &copy) + had;
 	o->position = owned ? copy.sequence : 0;
 	if (owned)
@@ -358,7 +506,7 @@ bool orphans_make(struct member *producer, int *budget)
 	    ch->broker->has_ended || MUTATION(make_no_orphans))
 		return true;
 	for (; member_next_ticket(producer, &p->next_orphan); p->next_orphan++, --*budget) {
-		if (*budget > 0 && !make(producer, p->next_orphan)) {
+		if (*budget > 0 && !make(producer, p->next_orphan, budget)) {
 			client_lose(producer->client, -ENOMEM);
 			*budget = BUDGET_NO_MEMORY;
 		}
@@ -375,22 +523,24 @@ bool orphans_make(struct member *producer, int *budget)
 
 bool orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged)
 {
-	struct orphan *o = find(claim->producer, kept->ticket);
+	struct orphan *o = orphan_find(claim->producer, kept->ticket);
 
-	if (!o || o->owner != claim || o->version != kept->version)
+	if (!o || o->owner != claim || o->ticket != kept->ticket || o->version != kept->version)
 		return false;
 	if (acknowledged != NOT_ACKNOWLEDGED)
 		end(o);
 	else if (claim_ask_rejected(claim, o->ticket, o->version) == o->deliveries) {
 		o->rejected_by = claim->consumer->id;
 		o->rejected_ms = clock_ms();
+		part_from_entries(o, true);
 		give_back(o, true);
 		return true;
-	} else if (claim->over)
+	} else if (claim->over) {
+		part_from_entries(o, true);
 		give_back(o, o->position == 0 || claim_taken(claim) >= o->position ||
 				 MUTATION(mark_what_was_not_taken));
-	else if (o->position > 0 && member_receives_no_more(claim->consumer) &&
-		 claim_taken(claim) < o->position)
+	} else if (o->position > 0 && member_receives_no_more(claim->consumer) &&
+		   claim_taken(claim) < o->position)
 		give_back(o, false);
 	return false;
 }

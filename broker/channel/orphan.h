@@ -4,6 +4,14 @@
 
 #include "broker/channel/claim.h"
 
+/* Of a message, a buffer behind its first one. */
+struct orphan_further {
+	struct buffer *buffer;
+	struct keep keep;
+	struct entry *entry; /* its owner's; NULL: nobody has the message */
+	uint32_t ticket, version;
+};
+
 /* A message that nobody has acknowledged, of a producer that is gone (orphan.c). */
 struct orphan {
 	TAILQ_ENTRY(orphan) link; /* in its producer's, while it waits */
@@ -17,6 +25,8 @@ struct orphan {
 	uint32_t deliveries;
 	uint32_t fetch;                    /* which one its owner has fetched; 0: none */
 	uint64_t rejected_by, rejected_ms; /* who has given it back last; 0: not so, or unknown */
+	struct orphan_further *further;    /* NULL: there are none */
+	uint8_t n_further;
 	bool has_entry; /* of another broker's: orphans_have_entries() has found it */
 	uint32_t record;
 };
@@ -35,10 +45,19 @@ struct acknowledged {
 
 struct copy {
 	uint64_t buffer, number, sequence, value;
-	uint32_t version, slot, timeline, deliveries;
+	uint32_t version, slot, timeline, deliveries, n_further;
+};
+/* A buffer behind the first one. */
+struct copy_further {
+	uint64_t buffer;
+	uint32_t ticket, version;
 };
 /* False when this ticket is not in use, or its producer keeps no copies. */
 bool copy_ask(struct member *producer, uint32_t ticket, struct copy *out);
+/* The @i-th behind the first one of the message with this ticket. False: there is none, or it is
+ * another message's. */
+bool copy_ask_further(struct member *producer, uint32_t ticket, const struct copy *copy, uint32_t i,
+		      struct copy_further *out);
 /* Of who has it in its lane; NULL: nobody, or one who is gone. */
 struct claim *copy_owner(struct member *producer, const struct copy *copy);
 /* Whether it was in that of this claim's consumer, whose slot may be another one's by now. */
@@ -69,7 +88,11 @@ bool orphans_make(struct member *producer, int *budget);
 bool producer_has_orphans(const struct member *producer);
 /* What their owner says of one. True: it has given it back, so it has nothing of it any more. */
 bool orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged);
-/* One that waits is the claim's, which has an entry for it. */
+/* The message of which this is a ticket; NULL: there is none. */
+struct orphan *orphan_find(const struct member *producer, uint32_t ticket);
+/* The claim gets entries for all of it, or (false) there is no memory for that. */
+bool orphan_keep(struct orphan *o, struct claim *claim);
+/* One that waits is the claim's, which has these. */
 void orphan_give(struct orphan *o, struct claim *claim);
 /* One that waits is lost, which is counted. */
 void orphan_lose(struct orphan *o);

@@ -20,15 +20,15 @@ struct search {
 };
 #define LOOKS 4096 /* about as long as a request */
 
-/* Another version of the same ticket, or this one, that it has not given up yet: one word would be
- * about both. Only who was left behind has any, or has given it back. */
-static bool has_ticket(const struct claim *claim, uint32_t ticket, struct search *s)
+/* Another version of one of its tickets, or this one, that it has not given up yet: one word would
+ * be about both. Only who was left behind has any, or has given it back. */
+static bool has_ticket(const struct claim *claim, const struct orphan *o, struct search *s)
 {
 	const struct entry *entry;
 
 	TAILQ_FOREACH (entry, &claim->entries, link) {
 		s->looks--;
-		if (entry->kept->ticket == ticket)
+		if (orphan_find(o->producer, entry->kept->ticket) == o)
 			return true;
 	}
 	return false;
@@ -51,7 +51,7 @@ static struct orphan *choose(struct member *producer, const struct member *consu
 	TAILQ_FOREACH (o, &producer->as_producer.waiting, link) {
 		if (is_left_to_others(o, consumer, s))
 			s->looks--;
-		else if (!claim || !has_ticket(claim, o->ticket, s))
+		else if (!claim || !has_ticket(claim, o, s))
 			return o;
 		if (s->looks <= 0)
 			return NULL;
@@ -68,7 +68,7 @@ static struct orphan *fetch_of(struct member *consumer, struct member *producer,
 
 	if (o && !claim)
 		claim = claim_make_for_fetch(producer, consumer);
-	if (!o || !claim || !claim_keep(claim, o->ticket, o->version, o->buffer))
+	if (!o || !claim || !orphan_keep(o, claim))
 		return NULL;
 	orphan_give(o, claim);
 	claim_follow(claim);

@@ -374,6 +374,54 @@ void entry_note(struct claim *claim, struct entry *entry)
 /* ------------------------------------------------------------------------------------------- */
 /* Orphans, and what is known of those that are to come                                        */
 
+/* What the record says of a buffer behind the first one. */
+struct further_fields {
+	uint64_t buffer;
+	uint32_t ticket, version;
+};
+
+static void read_further(struct record *r, struct orphan *o, const struct iovec *part)
+{
+	size_t n = part->iov_len / sizeof(struct further_fields);
+	struct further_fields f;
+
+	if (n == 0 || !record_reads(r))
+		return;
+	o->further = n < CHANNEL_BUFFERS_MAX ? calloc(n, sizeof(*o->further)) : NULL;
+	if (!o->further) {
+		record_fail(r, n < CHANNEL_BUFFERS_MAX ? -ENOMEM : -EBADMSG);
+		return;
+	}
+	o->n_further = (uint8_t)n;
+	for (size_t i = 0; i < n; i++) {
+		memcpy(&f, (const char *)part->iov_base + i * sizeof(f), sizeof(f));
+		o->further[i].buffer = buffer_find(r->broker, f.buffer);
+		o->further[i].ticket = f.ticket;
+		o->further[i].version = f.version;
+		if (!o->further[i].buffer)
+			record_fail(r, -EBADMSG);
+	}
+	if (!record_reads(r))
+		free(o->further);
+}
+
+static void record_further(struct record *r, struct orphan *o)
+{
+	static struct further_fields all[CHANNEL_BUFFERS_MAX - 1]; /* until the record is put */
+	size_t n = r->is_read ? 0 : o->n_further;
+	struct iovec part;
+
+	for (size_t i = 0; i < n; i++)
+		all[i] = (struct further_fields){
+		    .buffer = buffer_id(o->further[i].buffer),
+		    .ticket = o->further[i].ticket,
+		    .version = o->further[i].version,
+		};
+	part = record_rest(r, all, n * sizeof(all[0]), sizeof(all[0]));
+	if (r->is_read)
+		read_further(r, o, &part);
+}
+
 static void orphan_fields(struct record *r, void *object)
 {
 	struct orphan *o = object;
@@ -391,6 +439,8 @@ static void orphan_fields(struct record *r, void *object)
 	record_u32(r, &o->version);
 	record_u32(r, &o->deliveries);
 	record_u32(r, &o->fetch);
+	if (record_has(r, 1))
+		record_further(r, o);
 }
 
 static uint64_t orphan_order(const void *object)

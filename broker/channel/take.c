@@ -140,6 +140,7 @@ static int attach_entry(struct claim *claim, uint32_t ticket, uint32_t version,
 	entry->kept->n_entries++;
 	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
 	entry->record = 0;
+	entry->further_of = NULL;
 	TAILQ_INSERT_TAIL(&claim->entries, entry, link);
 	claim->n++;
 	*out = entry;
@@ -147,19 +148,23 @@ static int attach_entry(struct claim *claim, uint32_t ticket, uint32_t version,
 }
 
 static int add_entry(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
-		     struct account *payer, uint32_t price)
+		     struct account *payer, uint32_t price, struct entry **out)
 {
-	struct entry *entry;
-	int r = attach_entry(claim, ticket, version, buffer, payer, price, &entry);
+	int r = attach_entry(claim, ticket, version, buffer, payer, price, out);
 
 	if (r == 0)
-		entry_note(claim, entry);
+		entry_note(claim, *out);
 	return r;
 }
 
-bool claim_keep(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer)
+struct entry *claim_keep(struct claim *claim, uint32_t ticket, uint32_t version,
+			 struct buffer *buffer)
 {
-	return add_entry(claim, ticket, version, buffer, account_of(claim, true), 0) == 0;
+	struct entry *entry;
+
+	return add_entry(claim, ticket, version, buffer, account_of(claim, true), 0, &entry) == 0
+		   ? entry
+		   : NULL;
 }
 
 int claim_keep_again(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
@@ -219,6 +224,7 @@ static int take_ticket(struct claim *claim, uint32_t ticket, const struct channe
 	uint64_t id = atomic_load_explicit(&t->buffer, memory_order_acquire);
 	uint32_t version = atomic_load_explicit(&t->version, memory_order_relaxed);
 	struct buffer *buffer = id ? buffer_find(b, id) : NULL;
+	struct entry *entry;
 
 	/* what is kept lasts as long as the broker */
 	if (b->has_ended)
@@ -236,7 +242,7 @@ static int take_ticket(struct claim *claim, uint32_t ticket, const struct channe
 	case STILL_RUNS:
 		break;
 	}
-	return add_entry(claim, ticket, version, buffer, payer, price);
+	return add_entry(claim, ticket, version, buffer, payer, price, &entry);
 }
 
 static bool take(struct claim *claim, int *budget)

@@ -182,11 +182,10 @@ typedef struct share_channel_options {
 	 * when one of them goes, the producer waits for the next one. A bridge is one consumer. 0:
 	 * none is waited for. */
 	uint32_t wait_for;
-	/** How many buffers a message carries at most, up to 32; 1. More than 1 is for a broadcast,
-	 * SHARE_ENOTSUP otherwise. Each takes one of `in_flight`, which has to be at least
-	 * `buffers` times one more than `history` and two for each SHARE_CHANNEL_LATEST. A consumer
-	 * has to say it as well, else it gets SHARE_EEXIST, as its program may look at `buffer`
-	 * alone. */
+	/** How many buffers a message carries at most, up to 32; 1. Each takes one of `in_flight`,
+	 * which has to be at least `buffers` times one more than `history` and two for each
+	 * SHARE_CHANNEL_LATEST. A consumer has to say it as well, else it gets SHARE_EEXIST, as its
+	 * program may look at `buffer` alone. */
 	uint32_t buffers;
 	uint32_t reserved; /**< 0, else SHARE_EINVAL */
 } share_channel_options;
@@ -218,7 +217,7 @@ typedef struct share_channel_options {
  * @retval SHARE_EQUOTA  this user has as many channels as it may
  * @retval SHARE_ENOTSUP SHARE_CHANNEL_WRITABLE in a pool that scrubs; SHARE_CHANNEL_LATEST, more
  *                       than one of `buffers`, or a `data_max` of more than 256, with a broker of
- *                       an older version; several `buffers` in a queue
+ *                       an older version
  * @see share_service_open()
  *
  * @par Example

@@ -88,19 +88,24 @@ void receiver_free_further(struct receiver *receiver, const share_message *m)
 	}
 }
 
-/* With all its buffers. False if it was acknowledged before. */
-static __attribute__((noinline)) bool ack_several(struct receiver *receiver, const share_message *m,
-						  struct ring_fence fence)
+/* give_up() with all its buffers. False if it was given up before. */
+static __attribute__((noinline)) bool give_up_several(struct receiver *receiver,
+						      const share_message *m,
+						      const struct ring_fence *fence)
 {
 	struct channel_data *d = data_find(receiver, m);
 	uint32_t row = RECEIPT_ROW(m->receipt), ticket = RECEIPT_TICKET(m->receipt);
-	bool held;
+	uint32_t version = RECEIPT_VERSION(m->receipt);
+	bool held, retained = m->receipt & RECEIPT_RETAINED;
 
 	if (!d || row >= receiver->ch->shape.rows || ticket >= receiver->ch->shape.in_flight)
 		return false;
-	held = ring_consumer_ack_several(
-	    receiver->ring, row, m->producer, ticket, RECEIPT_VERSION(m->receipt), fence,
-	    m->receipt & RECEIPT_RETAINED, d->further, d->n_further, d->retained);
+	held =
+	    fence
+		? ring_consumer_ack_several(receiver->ring, row, m->producer, ticket, version,
+					    *fence, retained, d->further, d->n_further, d->retained)
+		: ring_consumer_reject_several(receiver->ring, row, m->producer, ticket, version,
+					       retained, d->further, d->n_further, d->retained);
 	receiver_free_further(receiver, m);
 	d->n_further = d->retained = 0;
 	return held;
@@ -116,8 +121,8 @@ static int give_up(struct receiver *receiver, share_message *m, const struct rin
 
 	if (!m->channel)
 		return 0;
-	if (has_further(receiver->ch) && fence)
-		held = ack_several(receiver, m, *fence);
+	if (has_further(receiver->ch))
+		held = give_up_several(receiver, m, fence);
 	else
 		held = fence ? receiver_ack(receiver, m->producer, m->receipt, *fence, retained)
 			     : receiver_reject(receiver, m->producer, m->receipt, retained);
@@ -683,6 +688,8 @@ static int wait_for_work(share_channel *ch, share_message *m, void *stream)
 	if (!b || MUTATION(reject_at_once))
 		return 0;
 	r = is_loan(m) ? order_uses(m, stream) : 0;
+	if (r == 0 && has_further(ch))
+		r = order_further_uses(m, 1, stream);
 	if (r == 0)
 		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
 	if (r == 0 || fatal) /* nothing runs on that device any more */
@@ -699,10 +706,14 @@ static int reject_taken(share_channel *ch, share_message *m, void *stream)
 		r = stream_check(ch->client, buffer_of(m->buffer)->segment->kind, stream);
 	if (r == 0)
 		r = wait_for_work(ch, m, stream);
+	if (r == 0)
+		r = lease_kept(m);
 	if (r != 0)
 		return r;
 	channel_hold(ch);
-	failed = let_go_of_kept(m, stream, true);
+	failed = let_go_of_further(m, stream);
+	if (failed == 0)
+		failed = let_go_of_kept(m, stream, true);
 	if (failed != SHARE_EINVAL && failed != SHARE_ENOTSUP) {
 		receiver = receiver_lock(ch);
 		r = give_up(receiver, m, NULL);

@@ -23,6 +23,19 @@ static struct channel_aside *find_taken(share_channel *ch, const share_message *
 	return a;
 }
 
+/* What the program has released before is none any more. *kept: it is the message's still. */
+static int release(share_buffer *handle, void *stream, bool *kept)
+{
+	int r;
+
+	if (!handle || !handle_take(handle, HANDLE_BUFFER))
+		return 0;
+	r = buffer_release(buffer_of(handle), stream, kept);
+	if (*kept)
+		handle_keep(buffer_of(handle));
+	return r;
+}
+
 /* What was taken back by its producer is its own. */
 int sender_ack_taken_back(share_channel *ch, share_message *m, void *stream)
 {
@@ -33,12 +46,13 @@ int sender_ack_taken_back(share_channel *ch, share_message *m, void *stream)
 
 	if (!a)
 		return fail(SHARE_EINVAL, GIVEN_UP);
-	/* else the program has released it before */
-	if (m->buffer && handle_take(m->buffer, HANDLE_BUFFER))
-		r = buffer_release(buffer_of(m->buffer), stream, &kept);
+	for (uint32_t i = 0; !kept && i < a->n_buffers; i++) {
+		int failed = release(i == 0 ? m->buffer : a->handles[i], stream, &kept);
+
+		r = r != 0 ? r : failed;
+	}
 	sender = sender_lock(ch);
 	if (kept) {
-		handle_keep(buffer_of(m->buffer));
 		STAILQ_INSERT_TAIL(&sender->taken, a, link);
 		channel_unlock(ch);
 		return r;
@@ -77,12 +91,13 @@ int channel_take_back(share_channel *ch, share_message *out)
 	channel_unlock(ch);
 	if (!a)
 		return fail(SHARE_EAGAIN, "no message was delivered too often");
-	a->handle = a->buffer ? handle_give_again(a->buffer) : NULL;
+	for (uint32_t i = 0; i < a->n_buffers; i++)
+		a->handles[i] = handle_give_again(a->buffers[i]);
 	m = (share_message){
 	    .size = sizeof(m),
-	    .buffer = a->handle,
-	    .buffers = a->handle ? &a->handle : NULL,
-	    .n_buffers = a->handle != NULL,
+	    .buffer = a->n_buffers > 0 ? a->handles[0] : NULL,
+	    .buffers = a->n_buffers > 0 ? a->handles : NULL,
+	    .n_buffers = a->n_buffers,
 	    .data = a->message.data,
 	    .number = a->message.number,
 	    .producer = ch->member,
@@ -92,13 +107,14 @@ int channel_take_back(share_channel *ch, share_message *out)
 	    .receipt = a->receipt,
 	};
 	struct_out(share_message, out, &m);
-	if (a->buffer && channel_hold_given(ch, a->given, &given)) {
-		buffers_lock_uses(ch->client);
-		uses_add(a->buffer, &given);
-		buffers_unlock_uses(ch->client);
+	for (uint32_t i = 0; i < a->n_buffers; i++) {
+		if (channel_hold_given(ch, a->given, &given)) {
+			buffers_lock_uses(ch->client);
+			uses_add(a->buffers[i], &given);
+			buffers_unlock_uses(ch->client);
+		}
+		buffer_message_over(a->buffers[i]);
 	}
-	if (a->buffer)
-		buffer_message_over(a->buffer);
 	return 0;
 }
 

@@ -242,9 +242,10 @@ static void drop_references(struct sender *sender)
 		channel_unlock(ch);
 		if (!a)
 			return;
-		channel_given_fences(ch, a->given, &fences);
-		if (a->buffer)
-			buffer_release_after(a->buffer, &fences, true);
+		for (uint32_t i = 0; i < a->n_buffers; i++) {
+			channel_given_fences(ch, a->given, &fences);
+			buffer_release_after(a->buffers[i], &fences, true);
+		}
 		free(a);
 	}
 }

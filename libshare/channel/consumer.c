@@ -199,6 +199,15 @@ static __attribute__((noinline)) uint32_t prepare_for_several(struct receiver *r
 	return 1;
 }
 
+/* A message, which could not be put back, is taken when there are places for it: for so many of @n.
+ */
+static inline uint32_t prepare_places(struct receiver *receiver, struct ring_message *m, uint32_t n)
+{
+	if (__builtin_expect(receiver->ch->shape.buffers > 1, 0))
+		return prepare_for_several(receiver, m);
+	return lent_reserve(receiver) ? data_places(receiver, m, n) : 0;
+}
+
 /* Up to @n messages that are there and are data alone, or one of another kind: how many, 0 when
  * there is none, or an error. */
 static int take_run(struct receiver *receiver, share_message *out, size_t stride, uint32_t n)
@@ -213,11 +222,7 @@ static int take_run(struct receiver *receiver, share_message *out, size_t stride
 			    "this consumer gets the latest alone, and has %d messages: it has to "
 			    "acknowledge one first",
 			    CHANNEL_LATEST_HELD);
-	/* before there is a message, which could not be put back */
-	if (__builtin_expect(receiver->ch->shape.buffers > 1, 0))
-		n = prepare_for_several(receiver, m);
-	else
-		n = lent_reserve(receiver) ? data_places(receiver, m, n < RUN ? n : RUN) : 0;
+	n = prepare_places(receiver, m, n < RUN ? n : RUN);
 	if (n == 0)
 		return fail_system(-ENOMEM, "receiving a message");
 	while ((r = ring_consumer_receive_run(receiver->ring, &row, m, n, &lost)) == -ESTALE)
@@ -319,8 +324,7 @@ void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel
 	       (p[row].member != m->producer || !p[row].known || p[row].over))
 		row++;
 	/* what cannot be done now is said again */
-	if (row == receiver->ch->shape.rows || !lent_reserve(receiver) ||
-	    data_places(receiver, &message, 1) == 0)
+	if (row == receiver->ch->shape.rows || prepare_places(receiver, &message, 1) == 0)
 		return;
 	s = malloc(sizeof(*s));
 	if (!s) {

@@ -84,6 +84,7 @@ static __attribute__((noinline)) int put_several(struct sender *sender, const sh
 	    .offset = first->offset,
 	    .size = first->size,
 	    .fence = s->fence,
+	    .deliveries = m->deliveries,
 	    .data_size = (uint32_t)m->data_size,
 	    .data = (unsigned char *)(uintptr_t)m->data, /* for looking only */
 	    .n_further = m->n_buffers - 1,
@@ -102,7 +103,7 @@ static __attribute__((noinline)) int put_several(struct sender *sender, const sh
 			buffer_ref(b);
 		buffer_message_sent(b);
 	}
-	r = ring_producer_send_several(sender->ring, &out, 0, sent);
+	r = ring_producer_send_several(sender->ring, &out, s->to ? s->to->slot : 0, sent);
 	if (r == 0) {
 		PROBE(send, sender->ch->member, out.buffer, out.data_size);
 		refer_to_all(sender, m, s->fence, NULL);

@@ -230,35 +230,78 @@ static struct channel_sent take_reference(struct sender *sender, void *reference
 	return was;
 }
 
-/* For share_channel_take_back(). Whoever does not take them back loses the oldest. */
-static void set_aside(struct sender *sender, const struct ring_return *ret,
-		      const struct channel_sent *sent, struct channel_return *out)
+/* NULL without memory. */
+static struct channel_aside *aside_new(const struct ring_message *m, uint32_t n_buffers)
 {
-	struct channel_aside *a = malloc(sizeof(*a) + ret->message->data_size);
+	struct channel_aside *a =
+	    malloc(sizeof(*a) + 2 * n_buffers * sizeof(share_buffer *) + m->data_size);
+	unsigned char *data;
 
-	out->buffer = sent->buffer;
-	/* somebody who was left behind may still use it */
-	if (ret->retained && sent->buffer)
-		atomic_store_explicit(&sent->buffer->known, true, memory_order_relaxed);
-	if (a) {
-		a->buffer = sent->buffer;
-		a->given = sent->given;
-		a->message = *ret->message;
-		memcpy(a->data, a->message.data, a->message.data_size);
-		a->message.data = a->data;
-		STAILQ_INSERT_TAIL(&sender->aside, a, link);
-		out->buffer = NULL;
-		sender->n_aside++;
-		sender_has_set_aside(sender);
-	}
-	if (sender->n_aside <= sender->ch->shape.in_flight)
-		return;
-	a = STAILQ_FIRST(&sender->aside);
+	if (!a)
+		return NULL;
+	a->message = *m;
+	a->n_buffers = n_buffers;
+	a->handles = a->buffers + n_buffers;
+	data = (void *)(a->handles + n_buffers);
+	memcpy(data, m->data, m->data_size);
+	a->message.data = data;
+	return a;
+}
+
+static void give_back_later(const struct sender *sender, share_buffer *b, struct ring_fence given,
+			    bool shared, struct channel_returns *out)
+{
+	struct channel_return *r = &out->returns[out->n++];
+
+	r->buffer = b;
+	r->shared = shared;
+	channel_given_fences(sender->ch, given, &r->fences);
+}
+
+/* Whoever does not take them back loses the oldest. */
+static void lose_aside(struct sender *sender, struct channel_returns *out)
+{
+	struct channel_aside *a = STAILQ_FIRST(&sender->aside);
+
 	STAILQ_REMOVE_HEAD(&sender->aside, link);
 	sender->n_aside--;
-	out->buffer = a->buffer;
-	channel_given_fences(sender->ch, a->given, &out->fences);
+	for (uint32_t i = 0; i < a->n_buffers; i++)
+		give_back_later(sender, a->buffers[i], a->given, false, out);
 	free(a);
+}
+
+/* For share_channel_take_back(). */
+static void set_aside(struct sender *sender, const struct ring_return *ret,
+		      const struct channel_sent *sent, struct channel_returns *out)
+{
+	uint32_t n = (sent->buffer != NULL) + ret->n_further;
+	struct channel_aside *a = aside_new(ret->message, n);
+	struct channel_sent *further = sent->further, *next;
+	share_buffer *b = sent->buffer;
+
+	for (uint32_t i = 0; i < n; i++, further = next) {
+		bool shared = i == 0 ? ret->retained : ret->further_retained[i - 1];
+
+		/* somebody who was left behind may still use it */
+		if (shared)
+			atomic_store_explicit(&b->known, true, memory_order_relaxed);
+		if (a)
+			a->buffers[i] = b;
+		else
+			give_back_later(sender, b, sent->given, shared, out);
+		next = further ? further->further : NULL;
+		b = further ? further->buffer : NULL;
+		if (further)
+			give_back_sent(sender, further);
+	}
+	if (!a)
+		return;
+	a->given = sent->given;
+	STAILQ_INSERT_TAIL(&sender->aside, a, link);
+	sender->n_aside++;
+	sender_has_set_aside(sender);
+	if (sender->n_aside > sender->ch->shape.in_flight)
+		lose_aside(sender, out);
 }
 
 #define PLAIN_AT_ONCE 64
@@ -297,16 +340,33 @@ static __attribute__((noinline)) void collect_further(struct sender *sender,
 		struct channel_return *r = &out->returns[out->n];
 
 		next = sent->further;
-		r->buffer = sent->buffer;
-		r->shared = ret->further_retained[i];
-		channel_given_fences(sender->ch, sent->given, &r->fences);
+		give_back_later(sender, sent->buffer, sent->given, ret->further_retained[i], out);
 		hold_all(sender, ret, &r->fences, NULL);
-		if (r->buffer)
-			out->n++;
-		else
-			fences_done(sender->ch->client, &r->fences);
 		give_back_sent(sender, sent);
 	}
+}
+
+/* Whether there is something to come before the ticket is used again. */
+static bool collect(struct sender *sender, const struct ring_return *ret,
+		    const struct channel_sent *sent, struct channel_returns *out)
+{
+	struct channel_return *r = &out->returns[out->n];
+	size_t ours;
+	bool pending;
+
+	r->shared = ret->retained;
+	r->buffer = sent->buffer;
+	channel_given_fences(sender->ch, sent->given, &r->fences);
+	ours = r->fences.n;
+	hold_all(sender, ret, &r->fences, NULL);
+	pending = r->fences.n > ours;
+	if (r->buffer)
+		out->n++;
+	else
+		fences_done(sender->ch->client, &r->fences);
+	if (__builtin_expect(sent->further != NULL, 0))
+		collect_further(sender, ret, sent->further, out);
+	return pending;
 }
 
 bool sender_collect(struct sender *sender, bool all, size_t limit, struct channel_returns *out)
@@ -318,35 +378,16 @@ bool sender_collect(struct sender *sender, bool all, size_t limit, struct channe
 		limit -= collect_plain(sender, limit);
 	while (limit-- > 0 && out->n < CHANNEL_RETURNS_SOME &&
 	       ring_producer_reclaim(sender->ring, all, &ret)) {
-		struct channel_return *r = &out->returns[out->n];
 		struct channel_sent sent = take_reference(sender, ret.reference);
 		bool pending = false;
 
-		r->shared = ret.retained;
-		r->buffer = sent.buffer;
-		channel_given_fences(sender->ch, sent.given, &r->fences);
-		if (ret.set_aside) {
-			set_aside(sender, &ret, &sent, r);
-		} else {
-			size_t ours = r->fences.n;
-
-			hold_all(sender, &ret, &r->fences, NULL);
-			pending = r->fences.n > ours;
-		}
-		if (__builtin_expect(sent.further != NULL, 0)) {
-			out->n += r->buffer != NULL;
-			collect_further(sender, &ret, sent.further, out);
-			r = &out->returns[out->n];
-			r->buffer = NULL;
-			channel_given_fences(sender->ch, (struct ring_fence){0, 0}, &r->fences);
-		}
+		if (ret.set_aside)
+			set_aside(sender, &ret, &sent, out);
+		else
+			pending = collect(sender, &ret, &sent, out);
 		retire(sender, &ret, pending);
 		for (uint32_t i = 0; i < ret.n; i++)
 			owner_done_with_fence(sender, owner_of(&ret.fences[i]));
-		if (r->buffer)
-			out->n++;
-		else
-			fences_done(sender->ch->client, &r->fences);
 	}
 	return out->n < CHANNEL_RETURNS_SOME;
 }

@@ -162,12 +162,12 @@ struct channel_cooling {
 /* A message that was delivered too often, for share_channel_take_back(). */
 struct channel_aside {
 	STAILQ_ENTRY(channel_aside) link;
-	share_buffer *buffer;
-	share_buffer *handle; /* for the program, once it was taken back */
 	struct ring_fence given;
 	struct ring_message message;
-	uint64_t receipt;     /* of the message that the program has */
-	unsigned char data[]; /* of `message` */
+	uint64_t receipt; /* of the message that the program has */
+	uint32_t n_buffers;
+	share_buffer **handles;  /* for the program, once it was taken back */
+	share_buffer *buffers[]; /* then as many handles, and the data of `message` */
 };
 STAILQ_HEAD(channel_aside_list, channel_aside);
 

@@ -92,7 +92,7 @@ Test(channel_page, what_lies_far_is_of_the_newest_layout)
 }
 
 /* Beside those that are kept one message has its tickets. */
-Test(channel_page, several_buffers_are_of_a_broadcast_and_have_their_tickets)
+Test(channel_page, several_buffers_have_their_tickets_and_are_of_no_service)
 {
 	cr_assert(WITH(buffers, 0) && WITH(buffers, 1) && WITH(buffers, CHANNEL_BUFFERS_MAX));
 	cr_assert(!WITH(buffers, CHANNEL_BUFFERS_MAX + 1) && !WITH(buffers, UINT32_MAX));
@@ -100,8 +100,12 @@ Test(channel_page, several_buffers_are_of_a_broadcast_and_have_their_tickets)
 	    &(struct channel_shape){CHANNEL_BROADCAST, 1, 64, 96, 256, 16, 64, 3, 2, 32}));
 	cr_assert(!channel_shape_is_valid(
 	    &(struct channel_shape){CHANNEL_BROADCAST, 1, 64, 95, 256, 16, 64, 3, 2, 32}));
+	cr_assert(channel_shape_is_valid(
+	    &(struct channel_shape){CHANNEL_QUEUE, 1, 64, 32, 256, 16, 64, 3, 0, 32}));
 	cr_assert(!channel_shape_is_valid(
-	    &(struct channel_shape){CHANNEL_QUEUE, 1, 64, 128, 256, 16, 64, 3, 0, 2}));
+	    &(struct channel_shape){CHANNEL_QUEUE, 1, 64, 31, 256, 16, 64, 3, 0, 32}));
+	cr_assert(!channel_shape_is_valid(
+	    &(struct channel_shape){CHANNEL_DIRECT, 1, 64, 128, 256, 16, 64, 3, 0, 2}));
 }
 
 /* Every byte of a page belongs to at most one thing. */

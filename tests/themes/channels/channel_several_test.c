@@ -7,32 +7,29 @@
 #include "tests/harness/fixture.h"
 #include "tests/harness/fresh.h"
 #include "tests/harness/gate.h"
-#include "tests/support/channel_work.h"
 #include "tests/support/raw_channel.h"
+#include "tests/support/several_work.h"
 #include "wire/messages.h"
 
 static share_client *client, *other;
-static share_pool *pool;
 
 static void start(void)
 {
 	fixture_start();
 	client = connect_as("producer");
 	other = connect_as("consumer");
-	pool = open_pool(client);
+	several_pool = open_pool(client);
 }
 
 static void stop(void)
 {
-	share_pool_close(pool);
+	share_pool_close(several_pool);
 	share_disconnect(other);
 	share_disconnect(client);
 	fixture_stop();
 }
 
 TestSuite(channel_several, .init = start, .fini = stop, .timeout = 60);
-
-#define MOST 32
 
 static share_channel_options several(uint32_t when_full)
 {
@@ -48,58 +45,6 @@ static share_channel *open_several(share_client *c, int role)
 	share_channel_options o = several(SHARE_FULL_BLOCK);
 
 	return open_channel(c, role, &o);
-}
-
-/* Filled with @value, @value + 1 and so on; given away. */
-static int try_give(share_channel *p, int value, uint32_t n)
-{
-	share_buffer *buffers[MOST];
-	share_outgoing m = SHARE_OUTGOING_INIT;
-	int r;
-
-	for (uint32_t i = 0; i < n; i++)
-		buffers[i] = filled_buffer(pool, value + (int)i);
-	m.buffers = buffers;
-	m.n_buffers = n;
-	m.flags = SHARE_OUTGOING_GIVE;
-	m.data = &value;
-	m.data_size = sizeof(value);
-	r = share_send_many(p, &m, 1, NULL);
-	for (uint32_t i = 0; r < 0 && i < n; i++)
-		check_ok(share_release(buffers[i], NULL));
-	return r;
-}
-
-static void give(share_channel *p, int value, uint32_t n)
-{
-	check_eq(try_give(p, value, n), 1);
-}
-
-static void check_several(const share_message *m, int value, uint32_t n)
-{
-	check_eq(m->error, 0);
-	check_eq(m->n_buffers, n);
-	check(m->buffer == m->buffers[0]);
-	check(m->data_size == sizeof(value) && memcmp(m->data, &value, sizeof(value)) == 0);
-	for (uint32_t i = 0; i < n; i++) {
-		check_eq(share_size(m->buffers[i]), 4096);
-		expect_filled(share_ptr(m->buffers[i]), value + (int)i, 4096);
-	}
-}
-
-static void receive_several(share_channel *c, int value, uint32_t n, share_message *m)
-{
-	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, m));
-	check_several(m, value, n);
-}
-
-static void expect_several(share_channel *c, int value, uint32_t n)
-{
-	share_message m = SHARE_MESSAGE_INIT;
-
-	receive_several(c, value, n, &m);
-	check_ok(share_ack(&m, NULL));
-	check(!m.buffers && m.n_buffers == 0);
 }
 
 Test(channel_several, come_and_go_together)
@@ -134,7 +79,7 @@ Test(channel_several, may_be_sent_and_kept)
 {
 	share_channel *p = open_several(client, SHARE_PRODUCER);
 	share_channel *c = open_several(other, SHARE_CONSUMER);
-	share_buffer *buffers[2] = {filled_buffer(pool, 1), filled_buffer(pool, 2)};
+	share_buffer *buffers[2] = {filled_buffer(several_pool, 1), filled_buffer(several_pool, 2)};
 	share_outgoing m = SHARE_OUTGOING_INIT;
 	int value = 1;
 
@@ -182,12 +127,12 @@ Test(channel_several, memory_of_all_comes_back)
 {
 	share_pool_options small = SHARE_POOL_OPTIONS_INIT;
 	share_channel_options o = several(SHARE_FULL_BLOCK);
-	share_pool *usual = pool;
+	share_pool *usual = several_pool;
 	share_channel *p, *c;
 
 	small.kind = "host";
 	small.limit = 4 << 20;
-	check_ok(share_pool_create(client, "small", &small, &pool));
+	check_ok(share_pool_create(client, "small", &small, &several_pool));
 	o.pool = "small";
 	p = open_channel(client, SHARE_PRODUCER, &o);
 	c = open_channel(other, SHARE_CONSUMER, &o);
@@ -199,8 +144,8 @@ Test(channel_several, memory_of_all_comes_back)
 	}
 	share_channel_close(c);
 	share_channel_close(p);
-	share_pool_close(pool);
-	pool = usual;
+	share_pool_close(several_pool);
+	several_pool = usual;
 }
 
 Test(channel_several, those_without_room_stay_the_callers)
@@ -306,7 +251,7 @@ static void send_and_die(struct child *self, void *data)
 	share_channel *ch = open_several(c, SHARE_PRODUCER);
 
 	(void)data;
-	pool = open_pool(c);
+	several_pool = open_pool(c);
 	for (int i = 0; i < 3; i++)
 		give(ch, i, 4);
 	child_point(self, "sent");
@@ -383,7 +328,7 @@ Test(channel_several, what_makes_no_sense_is_refused)
 	share_outgoing m = SHARE_OUTGOING_INIT;
 	share_channel_options o = several(SHARE_FULL_BLOCK);
 
-	buffers[0] = filled_buffer(pool, 1);
+	buffers[0] = filled_buffer(several_pool, 1);
 	m.buffers = buffers;
 	m.n_buffers = 2;
 	check_error(share_send_many(p, &m, 1, NULL), SHARE_EINVAL); /* one is NULL */
@@ -403,10 +348,6 @@ Test(channel_several, what_makes_no_sense_is_refused)
 	o.buffers = MOST;
 	o.in_flight = MOST - 1;
 	check_error(share_channel_open(client, "channel", SHARE_PRODUCER, &o, &p), SHARE_EINVAL);
-	o.in_flight = 0;
-	o.mode = SHARE_QUEUE;
-	check_error(share_channel_open(client, "channel", SHARE_PRODUCER, &o, &p), SHARE_ENOTSUP);
-	o.mode = SHARE_BROADCAST;
 	o.in_flight = 3 * MOST - 1;
 	p = open_channel(client, SHARE_PRODUCER, &o);
 	o.flags = SHARE_CHANNEL_LATEST;

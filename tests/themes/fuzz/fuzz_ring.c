@@ -100,6 +100,9 @@ static void give_up(uint32_t i, const struct ring_message *m, uint8_t how)
 		ring_consumer_ack_several(consumers[i], 0, 1, m->ticket, m->version,
 					  (struct ring_fence){how, how}, how % 8 == 1, m->further,
 					  m->n_further, how);
+	else if (m->n_further > 0 && how % 16 == 4)
+		ring_consumer_reject_several(consumers[i], 0, 1, m->ticket, m->version,
+					     how % 32 == 4, m->further, m->n_further, how);
 	else if (how % 16 == 2)
 		ring_consumer_reject(consumers[i], 0, 1, m->ticket, m->version, how % 32 == 2);
 	else if (how % 4 != 0)
@@ -227,7 +230,7 @@ static void begin(struct input *in)
 	};
 	if (shape.mode == CHANNEL_BROADCAST && shape.in_flight > shape.depth)
 		shape.history = input_u8(in) % (shape.depth + 1);
-	if (shape.mode == CHANNEL_BROADCAST && channel_far_size(&shape) > 0)
+	if (shape.mode != CHANNEL_DIRECT && channel_far_size(&shape) > 0)
 		shape.buffers = 1 + shape.in_flight / (shape.history + 1) % 5;
 	if (!channel_shape_is_valid(&shape))
 		shape.buffers = 0;
