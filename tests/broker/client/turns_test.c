@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Which of a user's descriptors the loop watches itself, and that nobody is forgotten by it. */
+/* Which of a user's descriptors the loop watches itself, that nobody is forgotten by it, and who of
+ * two comes first. */
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -18,15 +19,16 @@
 struct thing {
 	struct turn turn;
 	int ours, theirs;
-	int n_served;
+	int n_served, when; /* `when`: after how many others it was the last time */
 	uint32_t events;
 	bool reads, ends;
 };
 
 static struct event_base *base;
 static struct turns turns;
-static struct user_turns user;
+static struct user_turns user, other;
 static struct thing first, second;
+static int n_turns;
 
 static void serve(struct turn *turn, uint32_t events)
 {
@@ -34,6 +36,7 @@ static void serve(struct turn *turn, uint32_t events)
 	char byte;
 
 	thing->n_served++;
+	thing->when = n_turns++;
 	thing->events = events;
 	if (thing->reads && (events & EPOLLIN))
 		cr_assert(read(thing->ours, &byte, 1) >= 0);
@@ -41,14 +44,14 @@ static void serve(struct turn *turn, uint32_t events)
 		turn_end(turn);
 }
 
-static void open_thing(struct thing *thing, bool reads)
+static void open_thing(struct thing *thing, struct user_turns *of, bool reads)
 {
 	int pair[2];
 
 	cr_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
 	*thing =
 	    (struct thing){.turn.serve = serve, .ours = pair[0], .theirs = pair[1], .reads = reads};
-	cr_assert(turn_start(&turns, &user, &thing->turn, thing->ours, EPOLLIN) == 0);
+	cr_assert(turn_start(&turns, of, &thing->turn, thing->ours, EPOLLIN) == 0);
 }
 
 static void close_thing(struct thing *thing)
@@ -62,8 +65,8 @@ static void start(void)
 {
 	base = event_base_new();
 	cr_assert(base && turns_init(&turns, base) == 0);
-	open_thing(&first, true);
-	open_thing(&second, true);
+	open_thing(&first, &user, true);
+	open_thing(&second, &user, true);
 }
 
 static void stop(void)
@@ -173,4 +176,30 @@ Test(turns, it_can_end_in_its_own_turn_and_with_all_that_the_user_has)
 	user_turns_done(&user);
 	cr_assert(turn_start(&turns, &user, &second.turn, second.ours, EPOLLIN) == 0);
 	ask_often(&second);
+}
+
+/* Whichever of them the loop hears of first. */
+Test(turns, who_has_had_less_comes_first_of_two_that_want_something_at_once)
+{
+	struct thing third;
+
+	open_thing(&third, &other, true);
+	ask_often(&first);
+	say(&first);
+	say(&third);
+	go_round(2);
+	cr_expect_eq(first.n_served, MANY + 1);
+	cr_expect_eq(third.n_served, 1);
+	cr_expect_lt(third.when, first.when);
+	for (int i = 0; i < MANY; i++) {
+		say(&first);
+		go_round(1);
+	}
+	say(&third);
+	say(&first);
+	go_round(2);
+	cr_expect_eq(third.n_served, 2);
+	cr_expect_lt(third.when, first.when);
+	close_thing(&third);
+	user_turns_done(&other);
 }
