@@ -117,12 +117,15 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 	for (uint32_t left = q->n, cost; left > 0 && limit > 0; left--) {
 		struct block *block = q->first;
 		struct fence_set *gate = block_take_gate(block);
+		size_t fences = fence_set_size(gate);
 
 		gated_take_out(q, NULL, block);
-		cost = 1 + (uint32_t)(fence_set_size(gate) / FENCES_A_LOOK);
+		cost = 1 + (uint32_t)(fences / FENCES_A_LOOK);
 		limit -= cost < limit ? cost : limit;
 		gate = look(b, gate);
 		if (gate) {
+			/* behind fewer it may be cut, or be somebody's own */
+			any |= p->reuse == SHARE_REUSE_GATE && fence_set_size(gate) < fences;
 			charge_holder_of(block, gate);
 			gated_append(q, block, gate); /* behind those that wait to be looked at */
 			continue;

@@ -21,7 +21,8 @@ struct pool;
 void reuse_release(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
 		   struct charge *charge);
 
-/* Looks at up to @limit gated blocks; true when one has become free. */
+/* Looks at up to @limit gated blocks; true when one has become free, or who waits for memory may
+ * get one that it could not before. */
 bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit);
 
 /* There is no room for @size bytes and can be no more. SHARE_ENOMEM when gated blocks are of no use

@@ -22,7 +22,8 @@ static const char config[] =
     "\"limit\": \"1MiB\", \"segment_size\": \"1MiB\", \"release_threshold\": 0, \"reuse\": "
     "\"gate\", \"access\": "
     "[{\"user\": \"*\", \"mode\": "
-    "\"rw\"}]}]}";
+    "\"rw\"}]}, {\"name\": \"small\", \"kind\": \"host\", \"limit\": \"64KiB\", "
+    "\"segment_size\": \"64KiB\", \"release_threshold\": 0, \"reuse\": \"gate\"}]}";
 
 static share_client *client;
 
@@ -302,6 +303,41 @@ Test(gated_memory, memory_is_cut_where_a_few_fences_are_waited_for_and_else_its_
 	check_eq(r.m.grant.fences.size, 0);
 	release_behind(&r, r.m.grant.buffer, 0);
 	release_behind(&r, kept.buffer, 0);
+	say_goodbye(&r);
+}
+
+/* Who waits hears of it before all is done. */
+Test(gated_memory, what_waits_for_a_part_has_it_as_soon_as_few_fences_are_left)
+{
+	struct wire_message m = {.type = WIRE_ALLOC, .serial = 1000};
+	struct wire_message ping = {.type = WIRE_PING, .serial = 1001};
+	struct wire_message note = {.type = WIRE_RELEASE};
+	enum { MANY = 9 };
+	struct given whole;
+	struct raw r;
+
+	raw_open(&r, "raw");
+	m.alloc.pool = raw_pool(&r, "small");
+	m.alloc.size = 512;
+	m.alloc.patience = UINT32_MAX;
+	whole = alloc(&r, m.alloc.pool, 64 * KIB);
+	note.release.buffer = whole.buffer;
+	note.release.value = 1;
+	for (unsigned slot = 2; slot <= MANY; slot++) {
+		note.release.timeline = WIRE_TIMELINE(r.page_id, slot);
+		raw_ask(&r, &note, WIRE_DONE);
+	}
+	release_behind(&r, whole.buffer, 1);
+	check(raw_send(&r, &m) == 0 && raw_send(&r, &ping) == 0);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.serial, ping.serial);
+	timeline_signal(r.page, MANY, 1);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_GRANT);
+	check_eq(r.m.grant.fences.size, (MANY - 1) * sizeof(struct wire_fence));
+	release_behind(&r, r.m.grant.buffer, 1);
+	for (unsigned slot = 1; slot < MANY; slot++)
+		timeline_signal(r.page, slot, 1);
 	say_goodbye(&r);
 }
 
