@@ -85,8 +85,9 @@ static const struct field ring[] = {
     FIELD(channel_ring, left_behind, "consumers"),
     FIELD(channel_ring, rejected, "messages, each time"),
     FIELD(channel_ring, heeds,
-	  "bits: 1: its producer knows what a rejection is; 2: and who gets the latest alone. "
-	  "Older ones leave it 0"),
+	  "bits: 1: its producer knows what a rejection is; 2: and who gets the latest alone; 4: "
+	  "and counts what it takes back. Older ones leave it 0"),
+    FIELD(channel_ring, taken_back, "messages of `set_aside` that the program has"),
 };
 static const struct field admission[] = {
     FIELD(channel_admission, consumer, "member; another one in its slot is not admitted (yet)"),

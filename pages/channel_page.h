@@ -120,14 +120,19 @@ struct channel_ring {
 	/* What it understands of what consumers write: enum channel_heeds. Older libraries leave it
 	 * 0, and take a rejection for an acknowledgement. */
 	_Atomic uint32_t heeds;
+	/* Of those set aside, those that its program has. */
+	_Atomic uint64_t taken_back;
 };
 enum channel_heeds {
 	CHANNEL_HEEDS_REJECTIONS = 1 << 0,
 	/* That a consumer gets the latest alone: it is told by `head` of its admission. */
 	CHANNEL_HEEDS_LATEST = 1 << 1,
+	/* That the broker looks how many it has not taken back when it goes. */
+	CHANNEL_COUNTS_TAKEN_BACK = 1 << 2,
 };
 _Static_assert(sizeof(struct channel_ring) == 64, "one cache line");
 _Static_assert(offsetof(struct channel_ring, dropped) == 8, "as in older libraries");
+_Static_assert(offsetof(struct channel_ring, taken_back) == 56, "where these have nothing");
 
 /* From which sequence number of its lane a consumer gets messages. */
 struct channel_admission {

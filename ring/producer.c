@@ -82,7 +82,9 @@ int ring_producer_new(const struct channel_shape *shape, enum channel_layout lay
 	p->wanted = 1;
 	p->far = p->far_size ? channel_far_at(ring, shape, 0) : NULL;
 	p->ordered = ring_can_be_ordered();
-	atomic_store_explicit(&p->header->heeds, CHANNEL_HEEDS_REJECTIONS | CHANNEL_HEEDS_LATEST,
+	atomic_store_explicit(&p->header->heeds,
+			      CHANNEL_HEEDS_REJECTIONS | CHANNEL_HEEDS_LATEST |
+				  CHANNEL_COUNTS_TAKEN_BACK,
 			      memory_order_relaxed);
 	ring_sleeper_init(&p->sleeper, &p->header->waiting);
 	if (!allocate(p, layout)) {
@@ -657,6 +659,11 @@ static uint64_t count_done(const struct ring_producer *p)
 		if (is_under_way(p, &p->tickets[i]) && p->tickets[i].number < done)
 			done = p->tickets[i].number;
 	return done;
+}
+
+void ring_producer_took_back(struct ring_producer *p)
+{
+	channel_add(&p->header->taken_back, 1);
 }
 
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out)

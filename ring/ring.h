@@ -207,6 +207,8 @@ struct ring_return {
  */
 bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return *out);
 void ring_producer_retire(struct ring_producer *p, uint32_t ticket);
+/* The program has one that was set aside: so it is not lost when the producer goes. */
+void ring_producer_took_back(struct ring_producer *p);
 /*
  * Does both for the oldest messages of each lane, as long as there is nothing in them to be given
  * back or waited for: no buffer, and acknowledged without a fence. How many, at most @limit, and

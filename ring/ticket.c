@@ -54,6 +54,12 @@ void ring_finish(struct ring_producer *p, uint16_t ticket)
 	struct ring_ticket *t = &p->tickets[ticket];
 
 	ring_unlink(p, ticket);
+	/* one who had been given up has acknowledged it after all */
+	if (t->acknowledged)
+		t->set_aside = false;
+	/* its producer may be gone before it is taken back: then it is known that it was not */
+	if (t->set_aside && t->pending == 0)
+		channel_add(&p->header->set_aside, 1);
 	/* whoever has acknowledged it may be gone before its ticket is free */
 	if (p->copies)
 		atomic_store_explicit(&ring_copy_of(p, ticket)->sequence, CHANNEL_COPY_FINISHED,
@@ -62,9 +68,6 @@ void ring_finish(struct ring_producer *p, uint16_t ticket)
 		ring_append(p, LIST_LIMBO, ticket);
 		return;
 	}
-	/* one who had been given up has acknowledged it after all */
-	if (t->acknowledged)
-		t->set_aside = false;
 	ring_append(p, LIST_DONE, ticket);
 }
 
@@ -260,7 +263,6 @@ static bool take_done(struct ring_producer *p, struct ring_return *out)
 	if (t->set_aside) {
 		ring_read_copy(p, ticket, &p->aside);
 		out->message = &p->aside;
-		channel_add(&p->header->set_aside, 1);
 	}
 	out->n_further = 0;
 	for (uint16_t further = ticket; ring_next_further(p, &further);)

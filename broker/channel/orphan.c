@@ -334,9 +334,8 @@ bool orphans_have_entries(struct claim *claim)
 static void give_back(struct orphan *o, bool had)
 {
 	if (had && o->deliveries >= o->producer->channel->shape.deliveries) {
-		channel_tell_lost(o->producer->channel, 1, o->producer,
-				  "they were delivered as often as the channel allows");
-		orphan_lose(o);
+		orphans_lose_often(o->producer, 1);
+		end(o);
 		return;
 	}
 	o->deliveries += had;
@@ -445,11 +444,7 @@ static bool make(struct member *producer, uint32_t ticket, int *budget)
 	/* of one whose row has gone nobody knows what it had */
 	had = in_lane && !owned && (!claim || claim_taken(claim) >= copy.sequence);
 	if (had && deliveries_of(producer, &copy) == ch->shape.deliveries) {
-		channel_tell_lost(ch, 1, producer,
-				  "they were delivered as often as the channel allows");
-		ch->orphans.lost++;
-		ch->orphans.untold++;
-		channel_note(ch);
+		orphans_lose_often(producer, 1);
 		return true;
 	}
 	o = begin(producer, ticket, &copy, buffer, &nonsense);

@@ -121,6 +121,10 @@ uint32_t orphans_of_others(const struct member *consumer);
  * logged, told and counted. 0: nothing. */
 void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *producer,
 		       const char *why);
+/* Messages of this one that were delivered too often, which are lost when it is gone. */
+void orphans_lose_often(struct member *producer, uint64_t n);
+/* When it goes: those of them that were set aside, and that it has not taken back. */
+void orphans_lose_aside(struct member *producer);
 /* Those that nobody comes for are lost, every now and then. */
 void orphans_look(struct broker *b, int *budget);
 /* Of one producer as many as there is time for; their number. It stays, though it may be unused

@@ -56,6 +56,31 @@ void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *prod
 				     .count = n});
 }
 
+void orphans_lose_often(struct member *producer, uint64_t n)
+{
+	struct channel *ch = producer->channel;
+
+	if (n == 0)
+		return;
+	channel_tell_lost(ch, n, producer, "they were delivered as often as the channel allows");
+	ch->orphans.lost += n;
+	ch->orphans.untold += n;
+	channel_note(ch);
+}
+
+void orphans_lose_aside(struct member *producer)
+{
+	const struct channel_ring *ring = producer->page.memory;
+	uint64_t n = atomic_load_explicit(&ring->set_aside, memory_order_relaxed) -
+		     atomic_load_explicit(&ring->taken_back, memory_order_relaxed);
+	bool counts =
+	    atomic_load_explicit(&ring->heeds, memory_order_relaxed) & CHANNEL_COUNTS_TAKEN_BACK;
+
+	/* a service's are for who has asked; and who writes nonsense has not sent as many */
+	if (counts && !producer->as_producer.transient && n <= UINT32_MAX)
+		orphans_lose_often(producer, n);
+}
+
 uint64_t orphans_lose_waiting(struct member *producer, int *budget)
 {
 	uint64_t n = 0;

@@ -292,6 +292,7 @@ bool member_take_over(struct member *m, int *budget)
 	if (m->as_producer.closing)
 		TAILQ_REMOVE(&ch->broker->channels->closing, m, as_producer.link);
 	m->as_producer.closing = false;
+	orphans_lose_aside(m);
 	m->state = MEMBER_GONE;
 	producer_forget_acknowledged(m);
 	member_note(m);

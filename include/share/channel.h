@@ -574,7 +574,8 @@ static inline int share_ack(share_message *m, void *stream)
  *
  * Once its producer has closed the channel or died, the message waits for whoever has nothing else
  * to receive, also if that is this consumer. Nobody can take it back then: one that was delivered
- * too often is lost, which is counted.
+ * too often is lost, which is counted, and so are those that were set aside before and not taken
+ * back.
  *
  * @param m       the message
  * @param stream  where it was worked on

@@ -84,6 +84,7 @@ int channel_take_back(share_channel *ch, share_message *out)
 		sender->n_aside--;
 		sender->members->held++;
 		a->receipt = ++sender->n_taken;
+		ring_producer_took_back(sender->ring);
 		STAILQ_INSERT_TAIL(&sender->taken, a, link);
 	}
 	if (!a)

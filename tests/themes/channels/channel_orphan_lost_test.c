@@ -459,6 +459,79 @@ Test(channel_orphan_lost, what_is_delivered_too_often_is_logged_and_told)
 	share_channel_close(c);
 }
 
+static uint64_t set_aside(share_channel *p)
+{
+	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
+
+	check_ok(share_channel_drain(p, HARNESS_LIMIT_MS));
+	check_ok(share_channel_get_stats(p, &stats));
+	return stats.set_aside;
+}
+
+/* How many were lost, as it is told with them. */
+static uint64_t reject_each_time(share_channel *c, int messages)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+	uint64_t lost = 0;
+
+	for (int i = 0; i < 3 * messages; i++) {
+		check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+		lost += m.lost;
+		check_ok(share_reject(&m, NULL));
+	}
+	return lost;
+}
+
+/* Its messages are nobody's as soon as they are set aside, whether or not it knows that yet. */
+static void dies_with_messages_set_aside(struct child *self, void *data)
+{
+	share_channel *p = open_queue(child_connect("producer"), "q", SHARE_PRODUCER);
+	share_message m = SHARE_MESSAGE_INIT;
+
+	(void)data;
+	for (uint32_t i = 0; i < 3; i++)
+		send_number(p, i);
+	child_point(self, "sent");
+	check_eq(set_aside(p), 3);
+	check_ok(share_channel_take_back(p, &m));
+	child_point(self, "took one back");
+}
+
+Test(channel_orphan_lost, what_a_producer_did_not_take_back_is_counted_when_it_goes)
+{
+	share_channel *c = open_queue(other, "q", SHARE_CONSUMER);
+	share_channel *p = open_queue(client, "q", SHARE_PRODUCER);
+	share_message m = SHARE_MESSAGE_INIT;
+	struct child *child;
+	uint64_t told;
+
+	send_number(p, 1);
+	send_number(p, 2);
+	check_eq(reject_each_time(c, 2), 0);
+	check_eq(set_aside(p), 2);
+	check_ok(share_channel_take_back(p, &m));
+	check_ok(share_ack(&m, NULL));
+	check_eq(messages_lost(), 0);
+	share_channel_close(p);
+	until(messages_lost() == 1);
+	check_eq(channel_number("q", "lost"), 1);
+
+	child = child_start(dies_with_messages_set_aside, NULL);
+	child_wait(child, "sent");
+	told = reject_each_time(c, 3);
+	child_go(child);
+	child_wait(child, "took one back");
+	child_kill(child);
+	until(messages_lost() == 3);
+	check_eq(broker_said("they were delivered as often as the channel allows"), 2);
+
+	p = open_queue(client, "q", SHARE_PRODUCER);
+	send_number(p, 9);
+	expect(c, 9, 3 - told);
+	share_channel_close(p);
+	share_channel_close(c);
+}
+
 Test(channel_orphan_lost, they_wait_for_no_consumer_whose_connection_has_ended)
 {
 	struct child *child = child_start(receive_and_die, NULL);
