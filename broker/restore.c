@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -147,6 +148,8 @@ int restore_all(struct broker *b)
 		return r;
 	names_restored(b);
 	pools_restored(b);
+	/* what was read, and is not what was made of it */
+	malloc_trim(0);
 	log_info("taken over in %" PRIu64 " ms: %u client%s, %zu buffer%s", clock_ms() - begun,
 		 b->clients->n, b->clients->n == 1 ? "" : "s", slab_live(&b->buffers->slab),
 		 slab_live(&b->buffers->slab) == 1 ? "" : "s");

@@ -17,6 +17,7 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/records.h"
 #include "broker/client/client.h"
+#include "broker/client/price.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
@@ -121,6 +122,12 @@ bool token_limit(struct broker *b, struct token *t, uint64_t ends_ms)
 	return set_timer(b, t) == 0;
 }
 
+/* Of one with a limit of time, its timer. */
+static uint64_t own_of(uint64_t limit_ms)
+{
+	return limit_ms > 0 ? PRICE_TIMER_OWN : 0;
+}
+
 /* All that may fail. */
 static int fill(struct broker *b, struct token *t, const struct token_terms *terms,
 		struct failure *failure)
@@ -130,7 +137,7 @@ static int fill(struct broker *b, struct token *t, const struct token_terms *ter
 
 	if (getrandom(t->bytes, TOKEN_SIZE, 0) != TOKEN_SIZE)
 		return failure_system(failure, "cannot make a token", errno);
-	if (!charge_take(&t->charge, account, LIMIT_TOKENS, 1))
+	if (!charge_take_with(&t->charge, account, LIMIT_TOKENS, 1, own_of(terms->timeout_ms)))
 		return account_refuse(account, LIMIT_TOKENS, "", failure);
 	r = metadata_new(account, terms->tensor.data, terms->tensor.size, NULL, &t->tensor,
 			 failure);
@@ -281,7 +288,8 @@ static int token_attach(struct broker *b, void *object)
 	if (MUTATION(token_is_lost))
 		memset(t->bytes, 0, TOKEN_SIZE);
 	account = account_get(b->accounts, t->was.uid);
-	if (!account || !charge_take(&t->charge, account, LIMIT_TOKENS, 1) ||
+	if (!account ||
+	    !charge_take_with(&t->charge, account, LIMIT_TOKENS, 1, own_of(t->ends_ms)) ||
 	    !metadata_charge(t->tensor, account))
 		return -ENOMEM;
 	account_unref(account);

@@ -98,6 +98,11 @@ static void release_behind(uint64_t buffer, uint32_t count, unsigned slot, uint6
 	raw_ask(&raw, &m, WIRE_DONE);
 }
 
+static void spends_no_more(void)
+{
+	raw_ask(&raw, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+}
+
 /* All of the pool is given back behind the work of so many streams. */
 static uint64_t fill_with_work(unsigned streams)
 {
@@ -147,7 +152,7 @@ static void cut_in_pieces(unsigned streams, int expected)
 		timeline_signal(raw.page, slot, 2);
 	until(bytes_of("gated") == 0);
 	check_eq(used_of(client, "fences"), 0);
-	raw_ask(&raw, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	spends_no_more();
 }
 
 Test(spending, of_memory_behind_one_stream)
@@ -163,6 +168,29 @@ Test(spending, of_memory_behind_a_few_streams)
 Test(spending, of_memory_behind_many_streams)
 {
 	cut_in_pieces(240, 0);
+}
+
+/* Each has a timer. */
+Test(spending, of_tokens_that_end_by_themselves)
+{
+	struct wire_message m = {.type = WIRE_EXPORT}, revoke = {.type = WIRE_REVOKE};
+	static unsigned char tokens[N][32];
+
+	m.export.buffer = raw_alloc(&raw, raw_pool(&raw, "full"), SMALL);
+	m.export.mode = SHARE_RDONLY;
+	m.export.timeout = INT32_MAX;
+	before = spending_now(client);
+	for (int i = 0; i < N; i++) {
+		raw_ask(&raw, &m, WIRE_TOKEN);
+		memcpy(tokens[i], raw.m.token.token.data, sizeof(tokens[i]));
+	}
+	expect_paid_twice("tokens that end by themselves");
+	/* they would outlive the connection */
+	for (int i = 0; i < N; i++) {
+		revoke.revoke.token = (struct wire_bytes){tokens[i], sizeof(tokens[i])};
+		raw_ask(&raw, &revoke, WIRE_DONE);
+	}
+	spends_no_more();
 }
 
 /* Each piece would wait for all of it, so there are none as long as it runs. */
@@ -183,5 +211,5 @@ Test(spending, who_wants_a_piece_of_memory_behind_many_streams_waits_for_them)
 	check_eq(raw_receive(&raw, HARNESS_LIMIT_MS), RAW_MESSAGE);
 	check_eq(raw.m.type, WIRE_GRANT);
 	fd_list_close(&raw.fds);
-	raw_ask(&raw, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	spends_no_more();
 }
