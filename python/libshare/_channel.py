@@ -36,6 +36,11 @@ def _milliseconds(stall: float | None) -> int:
     return int(stall * 1000)
 
 
+def _data_max(data_max: int, buffers: int) -> int:
+    """Where nobody says it, there is room for what describes the Arrays as well."""
+    return count("data_max", data_max) or (256 + 320 * buffers if 1 < buffers <= 32 else 0)
+
+
 @extend(Pool)
 class _Pool:
     def producer(
@@ -46,6 +51,7 @@ class _Pool:
         when_full: str | None = None,
         depth: int = 0,
         in_flight: int = 0,
+        buffers: int = 0,
         data_max: int = 0,
         producers: int = 0,
         consumers: int = 0,
@@ -59,8 +65,9 @@ class _Pool:
 
         mode: "broadcast": every consumer gets every message; "queue": each goes to one of them.
         when_full: "block" until there is room, "fail" with NotReadyError, "drop" the oldest. depth: messages not yet
-        received. in_flight: messages whose memory is not back. data_max: bytes with each, 65535 at most;
-        256. Consumers have to say what is more, too.
+        received. in_flight: messages whose memory is not back, each of several Arrays once for each. buffers: how many Arrays
+        a message has at most, up to 32; one. data_max: bytes with each message, 65535 at most; 256, and 320 for
+        each of several buffers. Consumers have to say what is more, too.
         producers, consumers: how many at a time. deliveries: in a queue, how often a message is
         tried. history: in a broadcast, how many of its last messages each producer keeps for
         consumers that come later, from "oldest"; their memory stays in use. stall: seconds until a
@@ -75,9 +82,9 @@ class _Pool:
         member = Producer(
             self, name_of("channel", name), _one_of(_MODES, "mode", mode),
             _one_of(_FULL, "when_full", when_full), count("depth", depth), count("in_flight", in_flight),
-            count("data_max", data_max), count("producers", producers), count("consumers", consumers),
+            _data_max(data_max, buffers), count("producers", producers), count("consumers", consumers),
             count("deliveries", deliveries), count("history", history), _milliseconds(stall), 0,
-            _EXISTING if existing else 0, count("wait_for", wait_for), False,
+            _EXISTING if existing else 0, count("wait_for", wait_for), count("buffers", buffers), False,
         )
         _open_members.add(member)
         return member
@@ -90,6 +97,7 @@ class _Pool:
         when_full: str | None = None,
         depth: int = 0,
         in_flight: int = 0,
+        buffers: int = 0,
         data_max: int = 0,
         producers: int = 0,
         consumers: int = 0,
@@ -112,10 +120,10 @@ class _Pool:
         member = Consumer(
             self, name_of("channel", name), _one_of(_MODES, "mode", mode),
             _one_of(_FULL, "when_full", when_full), count("depth", depth), count("in_flight", in_flight),
-            count("data_max", data_max), count("producers", producers), count("consumers", consumers),
+            _data_max(data_max, buffers), count("producers", producers), count("consumers", consumers),
             count("deliveries", deliveries), count("history", history), 0, _one_of(_FROM, "from_", from_),
             (_WRITABLE if writable else 0) | (_EXISTING if existing else 0) | (_LATEST if latest else 0), 0,
-            readonly_ok,
+            count("buffers", buffers), readonly_ok,
         )
         _open_members.add(member)
         return member
@@ -200,7 +208,7 @@ tell_loops(Producer, "drain")  # of what has answered that it is over nobody els
 
 @extend(Producer)
 class _Producer:
-    async def send_async(self, array: Array | None = None, meta: Any = None, *,
+    async def send_async(self, array: Array | list[Array] | dict[str, Array] | None = None, meta: Any = None, *,
                          timeout: float | None = None, **options: Any) -> None:
         """As send(), for asyncio. Once it was canceled nothing is sent any more."""
         from . import _aio

@@ -311,6 +311,7 @@ class Pool(_Closes):
         when_full: Literal["block", "fail", "drop"] | None = None,
         depth: int = 0,
         in_flight: int = 0,
+        buffers: int = 0,
         data_max: int = 0,
         producers: int = 0,
         consumers: int = 0,
@@ -324,8 +325,9 @@ class Pool(_Closes):
 
         mode: "broadcast": every consumer gets every message; "queue": each goes to one of them.
         when_full: "block" until there is room, "fail" with NotReadyError, "drop" the oldest. depth: messages not yet
-        received. in_flight: messages whose memory is not back. data_max: bytes with each, 65535 at most;
-        256. Consumers have to say what is more, too.
+        received. in_flight: messages whose memory is not back, each of several Arrays once for each. buffers: how many Arrays
+        a message has at most, up to 32; one. data_max: bytes with each message, 65535 at most; 256, and 320 for
+        each of several buffers. Consumers have to say what is more, too.
         producers, consumers: how many at a time. deliveries: in a queue, how often a message is
         tried. history: in a broadcast, how many of its last messages each producer keeps for
         consumers that come later, from "oldest"; their memory stays in use. stall: seconds until a
@@ -344,6 +346,7 @@ class Pool(_Closes):
         when_full: Literal["block", "fail", "drop"] | None = None,
         depth: int = 0,
         in_flight: int = 0,
+        buffers: int = 0,
         data_max: int = 0,
         producers: int = 0,
         consumers: int = 0,
@@ -658,7 +661,7 @@ class Producer(_Closes):
         redelivered, set_aside, rejected, left_behind, sleeps, in_flight, producers, consumers, waiting."""
     def send(
         self,
-        array: Array | None = None,
+        array: Array | list[Array] | dict[str, Array] | None = None,
         meta: Any = None,
         *,
         data: Buffer | None = None,
@@ -666,9 +669,9 @@ class Producer(_Closes):
         timeout: Timeout = None,
         give: bool = False,
     ) -> None:
-        """Send an Array of the channel's pool, or None, with its dtype, shape, strides and offset, and meta (as
-        JSON) or data (bytes): what goes with the memory is data_max bytes at most. The message has a reference
-        of its own. Work that consumers enqueue comes after what was enqueued on the stream before; without an
+        """Send an Array of the channel's pool, a list or a dict of such (of a channel with buffers=), or None, with dtype,
+        shape, strides and offset, and meta (as JSON) or data (bytes): what goes with the memory is data_max bytes at
+        most. The message has references of its own. Work that consumers enqueue comes after what was enqueued on the stream before; without an
         Array that is so for a stream that is named.
 
         timeout: for room, where the channel waits for that. give: release(stream) in the same step; views and
@@ -677,7 +680,7 @@ class Producer(_Closes):
         TimedOutError, NotReadyError: no room. InvalidArgumentError: another pool, or too much data."""
     async def send_async(
         self,
-        array: Array | None = None,
+        array: Array | list[Array] | dict[str, Array] | None = None,
         meta: Any = None,
         *,
         data: Buffer | None = None,
@@ -688,13 +691,15 @@ class Producer(_Closes):
         """As send(), for asyncio. Once it was canceled nothing is sent any more."""
     def send_many(
         self,
-        messages: Sequence[Array | tuple[Array | None, Any]],
+        messages: Sequence[
+            Array | list[Array] | dict[str, Array] | tuple[Array | list[Array] | dict[str, Array] | None, Any]
+        ],
         *,
         stream: Stream = ...,
         timeout: Timeout = None,
     ) -> int:
-        """Send many at once, with one signal and one wake-up: a sequence of Arrays, or of pairs of an Array (or
-        None) and its meta. Waits for room as send(). How many were sent, at least 1; or as send()."""
+        """Send many at once, with one signal and one wake-up: a sequence of what send() takes, or of pairs (tuples) of
+        that and its meta. Waits for room as send(). How many were sent, at least 1; or as send()."""
     def flush(self, timeout: Timeout = None) -> None:
         """Wait until nothing of what was sent waits for a consumer to come, or in a queue for one to have room:
         consumers can receive it then, though this process end."""
@@ -754,7 +759,10 @@ class Message:
     """A message, received: a loan until it is acknowledged."""
     @property
     def array(self) -> Array | None:
-        """The memory, as its sender described it; None: it has none."""
+        """The memory, as its sender described it, of several the first; None: it has none."""
+    @property
+    def arrays(self) -> list[Array] | dict[str, Array]:
+        """All memory, a list or a dict, as it was sent; [array], or [], where it was no such."""
     @property
     def meta(self) -> Any:
         """What was sent as meta; None: nothing. ValueError: it is no JSON."""

@@ -25,11 +25,12 @@ static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_rol
 	share_pool *p;
 	int r, ok;
 
-	if (!PyArg_ParseTuple(args, "O!sIIIIIIIIIIIIIp", core.pool, &pool, &name, &options.mode,
+	if (!PyArg_ParseTuple(args, "O!sIIIIIIIIIIIIIIp", core.pool, &pool, &name, &options.mode,
 			      &options.when_full, &options.depth, &options.in_flight,
 			      &options.data_max, &options.producers, &options.consumers,
 			      &options.deliveries, &options.history, &options.stall_ms,
-			      &options.from, &options.flags, &options.wait_for, &ok))
+			      &options.from, &options.flags, &options.wait_for, &options.buffers,
+			      &ok))
 		return NULL;
 	p = handle_enter(&pool->handle);
 	if (!p)
@@ -48,8 +49,10 @@ static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_rol
 		return NULL;
 	self = (struct member *)member_new(
 	    type, pool, role == SHARE_PRODUCER ? "producer" : "consumer", ch, give_up);
-	if (self)
+	if (self) {
 		self->readonly_ok = ok;
+		self->buffers = options.buffers;
+	}
 	return (PyObject *)self;
 }
 
@@ -116,12 +119,35 @@ static PyObject *stats(PyObject *o, PyObject *ignored)
 /* ------------------------------------------------------------------------------------------- */
 /* Producers                                                                                   */
 
+/* Of an Array, a list or a dict of them. */
+static PyObject *release(PyObject *sent)
+{
+	PyObject *list, *done;
+
+	if (PyDict_Check(sent))
+		list = PyDict_Values(sent);
+	else if (PyList_Check(sent))
+		list = PySequence_List(sent);
+	else
+		return PyObject_CallMethod(sent, "release", NULL);
+	done = list ? Py_NewRef(Py_None) : NULL;
+	for (Py_ssize_t i = 0; list && done && i < PyList_Size(list); i++) {
+		Py_DECREF(done);
+		done = PyObject_CallMethod(PyList_GetItem(list, i), "release", NULL);
+	}
+	Py_XDECREF(list);
+	return done;
+}
+
 PyDoc_STRVAR(
     send_doc,
     "send(array=None, meta=None, *, data=None, stream=..., timeout=None, give=False)\n--\n\n"
-    "Send an Array of the channel's pool, or None, with its dtype, shape, strides and offset, "
-    "and meta (as\nJSON) or data (bytes): what goes with the memory is data_max bytes at most. "
-    "The message has a reference\nof its own. Work that consumers enqueue comes after what was "
+    "Send an Array of the channel's pool, a list or a dict of such (of a channel with buffers=), "
+    "or None, "
+    "with dtype,\nshape, strides and offset, and meta (as JSON) or data (bytes): what goes with "
+    "the memory is data_max "
+    "bytes at\nmost. The message has references of its own. Work that consumers enqueue comes "
+    "after what was "
     "enqueued on the stream before; without an\nArray that is so for a stream that is named.\n\n"
     "timeout: for room, where the channel waits for that. give: release(stream) in the same "
     "step; views and\nexports of the Array keep it.\n\n"
@@ -132,7 +158,7 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	    "send", {"array", "meta", "data", "stream", "timeout", "give", NULL}, 0, 2, {NULL}};
 	struct member *self = (struct member *)o;
 	PyObject *given[6];
-	share_outgoing raw = SHARE_OUTGOING_INIT;
+	share_outgoing raw;
 	struct outgoing out;
 	struct stream stream, home = {NULL, NULL};
 	struct source *source = NULL;
@@ -142,7 +168,7 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 
 	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[4]) ||
 	    (given[5] && (give = PyObject_IsTrue(given[5])) < 0) ||
-	    !outgoing_begin(&out, given[0], given[1], given[2]))
+	    !outgoing_begin(&out, self->buffers, given[0], given[1], given[2]))
 		return NULL;
 	if (out.array)
 		home = array_home(out.array);
@@ -159,7 +185,7 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	}
 	/* Only the single user of an array can give it away. Otherwise it is sent, and the message
 	 * has its own reference. */
-	give = give && out.array && out.array->users == 1 && !out.array->borrowed &&
+	give = give && out.array && out.n == 0 && out.array->users == 1 && !out.array->borrowed &&
 	       !out.array->recorded && !out.array->closed;
 	/* The array counts as closed meanwhile, so that nobody begins to use it while it is being
 	 * sent. */
@@ -167,9 +193,7 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 		out.array->closed = true;
 		source = source_leave(out.array);
 	}
-	raw.buffer = out.b;
-	raw.data = out.data;
-	raw.data_size = out.size;
+	raw = outgoing_raw(&out);
 	raw.flags = give ? SHARE_OUTGOING_GIVE : 0;
 	WAITING(&w, &self->handle, again, r, share_send_within(ch, &raw, 1, wait_ms(&w), stream.p));
 	if (r > 0)
@@ -184,15 +208,16 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	if (!outgoing_end(&out, r))
 		return NULL;
 	if (given[5] && given[5] != Py_False && !give && given[0] && given[0] != Py_None)
-		return PyObject_CallMethod(given[0], "release", NULL);
+		return release(given[0]);
 	Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(
     send_many_doc,
     "send_many(messages, *, stream=..., timeout=None)\n--\n\n"
-    "Send many at once, with one signal and one wake-up: a sequence of Arrays, or of pairs of "
-    "an Array (or\nNone) and its meta. Waits for room as send(). How many were sent, at least "
+    "Send many at once, with one signal and one wake-up: a sequence of what send() takes, or of "
+    "pairs "
+    "(tuples) of\nthat and its meta. Waits for room as send(). How many were sent, at least "
     "1; or as send().");
 static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
@@ -224,12 +249,9 @@ static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 
 		if (PyTuple_Check(item) && !PyArg_ParseTuple(item, "OO", &array, &meta))
 			break;
-		if (!outgoing_begin(&out[ready], array, meta, NULL))
+		if (!outgoing_begin(&out[ready], self->buffers, array, meta, NULL))
 			break;
-		raw[ready] = (share_outgoing){.size = sizeof(raw[0]),
-					      .buffer = out[ready].b,
-					      .data = out[ready].data,
-					      .data_size = out[ready].size};
+		raw[ready] = outgoing_raw(&out[ready]);
 	}
 	ch = PyErr_Occurred() ? NULL : handle_enter(&self->handle);
 	while (ch && sent < count) {

@@ -338,6 +338,7 @@ struct member {
 	PyObject *weak;
 	struct client *client;
 	bool on_gpu, readonly_ok;
+	uint32_t buffers; /* of a channel: how many a message may have, as far as was said here */
 };
 
 struct message {
@@ -345,6 +346,8 @@ struct message {
 	struct member *of;
 	/* Made on first use, and borrowed as long as the message has the only reference to it. */
 	struct array *array;
+	struct array **rest; /* the same of those behind it; NULL: not made yet */
+	uint32_t n_rest;
 	void *stream;
 	PyObject *owner;
 	unsigned users, generation;
@@ -368,18 +371,41 @@ PyObject *message_or_raise(struct message *m, int r);
 /* Acknowledges the message. Returns 0, or -1 with an exception. */
 int message_ack(struct message *m, PyObject *stream);
 
-/* What is sent: an Array or none, and data. */
+/* What is sent: an Array, several or none, and data. */
 struct outgoing {
 	share_buffer *b;
 	struct array *array; /* entered until outgoing_end() */
+	/* Several, which are entered as well: `b` and `array` are the first then. */
+	share_buffer **buffers;
+	struct array **arrays;
+	uint32_t n;
 	size_t size, room;
 	unsigned char *data; /* `small`, or an allocation */
 	unsigned char small[SHARE_TENSOR_ENCODED_MAX + SHARE_MESSAGE_DATA_MAX];
 };
-/* Prepares what is sent; @array, @meta and @data may be NULL. Returns false with an exception. If
- * it returns true, the caller has to call outgoing_end(), and @o stays where it is until then. */
-bool outgoing_begin(struct outgoing *o, PyObject *array, PyObject *meta, PyObject *data);
+/* Prepares what is sent; @array, @meta and @data may be NULL. @most: how many Arrays may go, as a
+ * list or a dict; 1: only one, by itself. Returns false with an exception. If it returns true, the
+ * caller has to call outgoing_end(), and @o stays where it is until then. */
+bool outgoing_begin(struct outgoing *o, uint32_t most, PyObject *array, PyObject *meta,
+		    PyObject *data);
 bool outgoing_end(struct outgoing *o, int r); /* as handle_leave() */
+/* As the library has it; @o stays. */
+share_outgoing outgoing_raw(const struct outgoing *o);
+
+/* several.c. What the data of a message of several Arrays begin with: how many, and of each its
+ * description and, if they were sent as a dict, its name. */
+#define SEVERAL_HEAD 8u
+struct several {
+	const unsigned char *at;
+	size_t left;
+	uint32_t n;
+	bool named;
+};
+void several_head(unsigned char *out, uint32_t n, bool named);
+/* False: the data begin with something else. */
+bool several_begin(struct several *s, const unsigned char *data, size_t size);
+/* The next of them. False: there is nonsense. */
+bool several_next(struct several *s, const char **name, size_t *size, share_tensor *t);
 
 PyObject *member_new(PyTypeObject *type, struct pool *pool, const char *what, void *handle,
 		     void (*give_up)(void *));

@@ -114,25 +114,35 @@ static size_t bytes_of(const struct message *m, const unsigned char **out)
 	return m->n_kept >= 0 ? (size_t)m->n_kept : m->m.data_size;
 }
 
-/* Gives the Array a reference of its own, if something else than the message refers to it. Looks at
- * the description in the data first, since that can be checked only with the memory that it
- * describes. */
-static void settle_array(struct message *m)
+static void settle_one(struct array *a)
 {
-	share_tensor t = SHARE_TENSOR_INIT;
-
-	struct array *a = m->array;
-
-	if (m->header < 0 && m->m.channel)
-		look(m, &t);
-	m->array = NULL;
-	if (!a)
-		return;
 	if (a->b && a->borrowed && ((uint32_t)Py_REFCNT((PyObject *)a) > 1 || a->users > 0)) {
 		share_retain(a->b);
 		a->borrowed = false;
 	}
 	Py_DECREF((PyObject *)a);
+}
+
+/* Gives each Array a reference of its own, if something else than the message refers to it. Looks
+ * at the description in the data first, since that can be checked only with the memory that it
+ * describes. */
+static void settle_array(struct message *m)
+{
+	share_tensor t = SHARE_TENSOR_INIT;
+
+	struct array **rest = m->rest, *a = m->array;
+	uint32_t n = m->n_rest;
+
+	if (m->header < 0 && m->m.channel)
+		look(m, &t);
+	m->array = NULL;
+	m->rest = NULL;
+	m->n_rest = 0;
+	for (uint32_t i = 0; i < n; i++)
+		settle_one(rest[i]);
+	free(rest);
+	if (a)
+		settle_one(a);
 }
 
 /* The stream of the message. A message without memory has no work on a stream. */
@@ -280,7 +290,7 @@ static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	}
 	if (!stream_from(given[3], m->of->on_gpu, -1, (struct stream){m->stream, m->owner},
 			 &stream) ||
-	    !keep_data(m) || !outgoing_begin(&out, given[0], given[1], given[2]))
+	    !keep_data(m) || !outgoing_begin(&out, 1, given[0], given[1], given[2]))
 		return NULL;
 	m->users++;
 	settle_array(m);
@@ -311,17 +321,51 @@ static PyObject *status(PyObject *o, PyObject *ignored)
 /* ------------------------------------------------------------------------------------------- */
 /* Content                                                                                     */
 
+/* How the Arrays of a message were sent; @s is at the first of them. False: one, or none, or by
+ * somebody who describes none of them. */
+static bool look_several(const struct message *m, struct several *s)
+{
+	const unsigned char *bytes;
+	size_t size = bytes_of(m, &bytes);
+
+	return m->of->buffers > 1 && (m->m.n_buffers > 0 || m->m.error != 0) &&
+	       several_begin(s, bytes, size) && (m->m.n_buffers == 0 || s->n == m->m.n_buffers);
+}
+
+/* The bytes that it takes; 0: it does not fit. */
+static size_t extent_several(const struct message *m, struct several s)
+{
+	const unsigned char *bytes;
+	size_t size = bytes_of(m, &bytes), n;
+	share_tensor t;
+	const char *name;
+	uint64_t extent;
+
+	for (uint32_t i = 0; i < s.n; i++)
+		if (!several_next(&s, &name, &n, &t) || share_tensor_extent(&t, &extent) != 0 ||
+		    (m->m.n_buffers > 0 && extent > share_size(m->m.buffers[i])))
+			return 0;
+	return size - s.left;
+}
+
 /* Reads the description at the start of the data into @t; if there is none that fits, describes all
  * bytes. */
 static void look(struct message *m, share_tensor *t)
 {
 	share_buffer *b = m->m.buffer;
 	const unsigned char *bytes;
-	size_t size = bytes_of(m, &bytes);
+	size_t size = bytes_of(m, &bytes), several;
+	struct several s;
+	const char *name;
 	uint64_t extent;
 	int n;
 
 	m->header = 0;
+	if (look_several(m, &s) && (several = extent_several(m, s)) > 0) {
+		m->header = (int)several;
+		several_next(&s, &name, &several, t);
+		return;
+	}
 	/* of memory that is not there because of an error it was sent, too */
 	n = b || m->m.error != 0 ? share_tensor_decode(bytes, size, t) : 0;
 	if (n > 0 && share_tensor_extent(t, &extent) == 0 && (!b || extent <= share_size(b))) {
@@ -333,6 +377,18 @@ static void look(struct message *m, share_tensor *t)
 	t->offset = 0;
 	t->shape[0] = b ? (int64_t)share_size(b) : 0;
 	t->strides[0] = 1;
+}
+
+static struct array *array_of_message(struct message *m, share_buffer *b, const share_tensor *t)
+{
+	struct array *a =
+	    array_new(m->of->client, b, t, (struct stream){m->stream, m->owner}, m->of->on_gpu);
+
+	if (a) {
+		a->borrowed = true;
+		a->readonly_ok = m->of->readonly_ok;
+	}
+	return a;
 }
 
 static PyObject *get_array(PyObject *o, void *ignored)
@@ -350,13 +406,92 @@ static PyObject *get_array(PyObject *o, void *ignored)
 	if (!m->m.buffer)
 		Py_RETURN_NONE;
 	look(m, &t);
-	m->array = array_new(m->of->client, m->m.buffer, &t, (struct stream){m->stream, m->owner},
-			     m->of->on_gpu);
-	if (!m->array)
+	m->array = array_of_message(m, m->m.buffer, &t);
+	return Py_XNewRef((PyObject *)m->array);
+}
+
+static void describe_bytes(share_buffer *b, share_tensor *t)
+{
+	*t = (share_tensor)SHARE_TENSOR_INIT;
+	t->dtype = SHARE_UINT8;
+	t->ndim = 1;
+	t->shape[0] = (int64_t)share_size(b);
+	t->strides[0] = 1;
+}
+
+/* Those behind the first, @s is at the first of them. @s NULL: nobody has described them. */
+static bool make_rest(struct message *m, struct several *s)
+{
+	uint32_t n = m->m.n_buffers;
+	share_tensor t;
+	const char *name;
+	size_t size;
+
+	if (m->rest || n < 2)
+		return true;
+	m->rest = malloc((n - 1) * sizeof(struct array *));
+	if (!m->rest) {
+		PyErr_NoMemory();
+		return false;
+	}
+	if (s)
+		several_next(s, &name, &size, &t);
+	for (uint32_t i = 1; i < n; i++) {
+		if (!s || !several_next(s, &name, &size, &t))
+			describe_bytes(m->m.buffers[i], &t);
+		m->rest[i - 1] = array_of_message(m, m->m.buffers[i], &t);
+		if (!m->rest[i - 1])
+			return false;
+		m->n_rest = i;
+	}
+	return true;
+}
+
+/* @first and those of the message behind it, as they were sent. */
+static PyObject *collect(struct message *m, PyObject *first, struct several *s)
+{
+	PyObject *all = s && s->named ? PyDict_New() : PyList_New(0);
+	share_tensor t;
+	const char *name;
+	size_t size;
+	int r = all ? 0 : -1;
+
+	for (uint32_t i = 0; r == 0 && i < m->m.n_buffers; i++) {
+		PyObject *array = i == 0 ? first : (PyObject *)m->rest[i - 1], *key;
+
+		if (!s || !s->named) {
+			r = PyList_Append(all, array);
+			continue;
+		}
+		several_next(s, &name, &size, &t);
+		key = PyUnicode_FromStringAndSize(name, (Py_ssize_t)size);
+		r = key ? PyDict_SetItem(all, key, array) : -1;
+		Py_XDECREF(key);
+	}
+	if (r == 0)
+		return all;
+	Py_XDECREF(all);
+	return NULL;
+}
+
+static PyObject *get_arrays(PyObject *o, void *ignored)
+{
+	struct message *m = (struct message *)o;
+	struct several s = {.n = 0}, at = s, *described = NULL;
+	PyObject *first, *all = NULL;
+
+	first = get_array(o, ignored);
+	if (!first)
 		return NULL;
-	m->array->borrowed = true;
-	m->array->readonly_ok = m->of->readonly_ok;
-	return Py_NewRef((PyObject *)m->array);
+	if (look_several(m, &s) && extent_several(m, s) > 0)
+		described = &at;
+	at = s;
+	if (make_rest(m, described)) {
+		at = s;
+		all = collect(m, first, described);
+	}
+	Py_DECREF(first);
+	return all;
 }
 
 static Py_ssize_t data_of(struct message *m, const char **out)
@@ -436,7 +571,11 @@ bool message_ready(PyObject *module)
 	    {NULL, 0, 0, 0, NULL},
 	};
 	static PyGetSetDef getters[] = {
-	    {"array", get_array, NULL, "The memory, as its sender described it; None: it has none.",
+	    {"array", get_array, NULL,
+	     "The memory, as its sender described it, of several the first; None: it has none.",
+	     NULL},
+	    {"arrays", get_arrays, NULL,
+	     "All memory, a list or a dict, as it was sent; [array], or [], where it was no such.",
 	     NULL},
 	    {"meta", get_meta, NULL,
 	     "What was sent as meta; None: nothing. ValueError: it is no JSON.", NULL},

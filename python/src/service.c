@@ -151,7 +151,7 @@ static struct pending *start(struct member *self, PyObject *const *given, const 
 	share_service *s;
 	int r, again = 0;
 
-	if (!outgoing_begin(&out, given[0], given[1], given[2]))
+	if (!outgoing_begin(&out, 1, given[0], given[1], given[2]))
 		return NULL;
 	if (out.array)
 		home = array_home(out.array);
