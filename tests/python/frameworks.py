@@ -9,7 +9,8 @@
                words are counted (framework_worker.py); so does --peer, the C program of peer.c
     programs   those of examples/python, and --peer: each to each
     workers    the worker pool of examples/python
-    torch      torch_gpu_test.py: the allocator, and torch.multiprocessing; each test by itself
+    torch      torch_gpu_test.py: the allocator, and torch.multiprocessing; vllm_gpu_test.py: the loader for
+               vLLM; each test by itself
 
 Everything runs in processes of its own, and is ended when it takes too long. Prints tables; --json
 also writes a line of JSON for each result. Exit code 0: all were right; 1: not; 77: there is no GPU,
@@ -244,14 +245,15 @@ def torch(owner, kinds, options, report):
         return
     if not importlib.util.find_spec("pytest"):
         return report.add("torch", "-", "-", "skipped", "there is no pytest")
-    file = os.path.join(HERE, "torch_gpu_test.py")
-    with open(file) as f:
-        names = re.findall(r"^def (test_\w+)", f.read(), re.MULTILINE)
+    names = {}
+    for file in ("torch_gpu_test.py", "vllm_gpu_test.py"):
+        with open(os.path.join(HERE, file)) as f:
+            names |= dict.fromkeys(re.findall(r"^def (test_\w+)", f.read(), re.MULTILINE), file)
 
     def test(kind, name):
         start = time.monotonic()
         code, said = run([sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider",
-                          f"{file}::{name}"], 150, SHARE_TEST_KINDS=kind)
+                          f"{os.path.join(HERE, names[name])}::{name}"], 150, SHARE_TEST_KINDS=kind)
         return code, said, round(time.monotonic() - start, 1)
 
     for kind in kinds:

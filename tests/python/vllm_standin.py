@@ -181,9 +181,10 @@ class DefaultModelLoader(BaseModelLoader):
         model.load_weights(model_config.checkpoint.items())
 
     def load_model(self, vllm_config, model_config, prefix=""):
-        model = initialize_model(vllm_config, model_config=model_config)
-        self.load_weights(model, model_config)
-        process_weights_after_loading(model, model_config, torch.device("cpu"))
+        with vllm_config.device_config.device:
+            model = initialize_model(vllm_config, model_config=model_config)
+            self.load_weights(model, model_config)
+            process_weights_after_loading(model, model_config, vllm_config.device_config.device)
         return model.eval()
 
 
