@@ -5,9 +5,10 @@
 #include "libshare/order/pace.h"
 
 #define UNIT_NS   256
-#define SHORT_NS  100000 /* who waits looks for so long without a pause anyway */
-#define MARGIN_NS 100000 /* what a sleep before may last, and of work that always takes as long */
-#define STEADY    16     /* the distance is at most this part of the length */
+#define SHORT_NS  100000  /* who waits looks for so long without a pause anyway */
+#define MARGIN_NS 100000  /* what a sleep before may last, and of work that always takes as long */
+#define STEADY    16      /* the distance is at most this part of the length */
+#define MOST_NS   1000000 /* to each side: of what is longer, more would be a core for seconds */
 
 struct lengths {
 	uint32_t mean, distance;
@@ -27,7 +28,7 @@ void pace_expect(const struct pace *p, uint64_t now, uint64_t *from, uint64_t *u
 		 margin = (uint64_t)l.distance * 2 * UNIT_NS + MARGIN_NS;
 
 	*from = *until = now;
-	if (l.mean == 0 || l.distance > l.mean / STEADY)
+	if (l.mean == 0 || l.distance > l.mean / STEADY || margin > MOST_NS)
 		return;
 	*from = now + (mean > margin ? mean - margin : 0);
 	*until = now + mean + margin;

@@ -79,6 +79,18 @@ Test(pace, what_is_of_any_length_is_never_expected)
 	}
 }
 
+Test(pace, no_core_is_kept_busy_for_long_whatever_takes_long)
+{
+	struct pace p = {0};
+
+	for (unsigned i = 0; i < 200; i++) {
+		pace_note(&p, i % 2 ? 10500 * MS : 9500 * MS);
+		cr_assert_leq(window(&p), 2 * MS);
+	}
+	note(&p, 200, 10000 * MS); /* as long each time */
+	cr_assert(is_expected_after(&p, 10000 * MS));
+}
+
 Test(pace, it_is_found_again_when_work_takes_longer_from_now_on)
 {
 	struct pace p = {0};
