@@ -200,10 +200,19 @@ void ring_give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
 	ring_prepend(p, LIST_BACKLOG, ticket);
 }
 
+/* Of a message: somebody may have a lease of each of its buffers. */
+static void retain_all(struct ring_producer *p, uint16_t ticket)
+{
+	do
+		p->tickets[ticket].retained |= !MUTATION(recycle_abandoned);
+	while (ring_next_further(p, &ticket));
+}
+
 enum parting { LEAVES, LEFT_BEHIND, SAFE };
 
 /* All that it has not taken is not its own any more. All that it has: it will acknowledge that if
- * it LEAVES, may use it until then if it is LEFT_BEHIND, and cannot if it is SAFE. */
+ * it LEAVES, may use it until then if it is LEFT_BEHIND, and cannot if it is SAFE; but whoever it
+ * has sent it on to can. */
 static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken,
 		      enum parting parting)
 {
@@ -224,6 +233,8 @@ static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken
 		}
 		if (had && parting == LEAVES && !MUTATION(hand_on_what_is_held))
 			continue;
+		if (parting == SAFE && had)
+			retain_all(p, ticket);
 		if (parting == SAFE || !had)
 			t->pending &= ~RING_BIT(consumer);
 		if (ring_is_queue(p))
@@ -242,7 +253,8 @@ static void forget(struct ring_producer *p, uint32_t consumer)
 		t->refused &= ~RING_BIT(consumer);
 		if (!(t->pending & RING_BIT(consumer)))
 			continue;
-		ring_observe_one(p, (uint16_t)ticket, consumer);
+		if (!ring_observe_one(p, (uint16_t)ticket, consumer))
+			retain_all(p, (uint16_t)ticket);
 		t->pending &= ~RING_BIT(consumer);
 		/* in a queue it is in the lane of another, or was never sent to one */
 		ring_finish_if_through(p, (uint16_t)ticket);
@@ -334,13 +346,6 @@ void ring_producer_add_tickets(const struct ring_producer *p, uint32_t ticket, u
 	do
 		bits[each / 8] |= (unsigned char)(1u << each % 8);
 	while (ring_next_further(p, &each));
-}
-
-static void retain_all(struct ring_producer *p, uint16_t ticket)
-{
-	do
-		p->tickets[ticket].retained |= !MUTATION(recycle_abandoned);
-	while (ring_next_further(p, &ticket));
 }
 
 void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, uint64_t member,

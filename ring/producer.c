@@ -276,7 +276,10 @@ static inline __attribute__((always_inline)) int find_place(struct ring_producer
 	}
 	if (p->full.for_tickets) {
 		p->full.comes_back = ring_pass_over_for_ticket(p);
-		if ((ring_drops(p) || ring_is_deserted_broadcast(p)) && p->lists[LIST_DONE].n == 0)
+		if ((ring_drops(p) || ring_is_deserted_broadcast(p)) &&
+		    p->lists[LIST_DONE].n == 0 &&
+		    (tickets == 1 || p->shape.mode != CHANNEL_BROADCAST ||
+		     ring_could_have_tickets(p, tickets)))
 			ring_drop_for_ticket(p);
 		/* of several, more have to give way than one */
 		p->full.comes_back |= tickets > 1 && p->lists[LIST_DONE].n > 0;
@@ -288,10 +291,12 @@ static inline __attribute__((always_inline)) int find_place(struct ring_producer
 	return r < 0 ? r : 0;
 }
 
-int ring_producer_look_for_room(struct ring_producer *p, uint32_t target)
+int ring_producer_look_for_room(struct ring_producer *p, uint32_t target, uint32_t buffers)
 {
 	uint32_t lane;
 
+	if (buffers > 0)
+		p->wanted = buffers;
 	return find_place(p, target, p->wanted, &lane);
 }
 
@@ -616,16 +621,6 @@ static uint32_t count_unclaimed(const struct ring_producer *p)
 	return n;
 }
 
-/* Of a message; one without is counted as one. */
-static uint32_t count_buffers(const struct ring_producer *p, uint16_t ticket)
-{
-	uint32_t n = 1;
-
-	while (ring_next_further(p, &ticket))
-		n++;
-	return n;
-}
-
 static uint32_t only_for_who_comes(const struct ring_producer *p)
 {
 	uint32_t n = 0;
@@ -637,7 +632,7 @@ static uint32_t only_for_who_comes(const struct ring_producer *p)
 		if (p->shape.history == 0 || !ring_is_history(p, t))
 			break;
 		if (t->pending == 0 && !ring_is_unclaimed(p, t))
-			n += count_buffers(p, ticket);
+			n += ring_count_tickets(p, ticket);
 	}
 	return n;
 }

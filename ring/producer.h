@@ -167,6 +167,16 @@ static inline bool ring_next_further(const struct ring_producer *p, uint16_t *ti
 	return next != 0;
 }
 
+/* Of a message; one without a buffer has one. */
+static inline uint32_t ring_count_tickets(const struct ring_producer *p, uint16_t ticket)
+{
+	uint32_t n = 1;
+
+	while (ring_next_further(p, &ticket))
+		n++;
+	return n;
+}
+
 static inline bool ring_drops(const struct ring_producer *p)
 {
 	return p->shape.when_full == SHARE_FULL_DROP;
@@ -309,5 +319,7 @@ bool ring_pass_over_for_ticket(struct ring_producer *p);
 uint64_t ring_who_is_modest(struct ring_producer *p);
 /* All tickets are in use: drops what no one has taken, so that reclaiming gives one back. */
 void ring_drop_for_ticket(struct ring_producer *p);
+/* Broadcast: whether so many tickets would be free if all that no one has were dropped. */
+bool ring_could_have_tickets(struct ring_producer *p, uint32_t tickets);
 
 #endif

@@ -127,9 +127,9 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 /* The same of a message that may have several buffers: each takes a ticket. */
 int ring_producer_send_several(struct ring_producer *p, const struct ring_message *m,
 			       uint32_t target, void *reference);
-/* Whether there is room now for as many buffers as the message had that was refused last: 0,
- * -EAGAIN or -ENOENT, as that says. */
-int ring_producer_look_for_room(struct ring_producer *p, uint32_t target);
+/* Whether there is room now for a message of so many buffers (0: as many as the one had that was
+ * refused last): 0, -EAGAIN or -ENOENT, as that says. */
+int ring_producer_look_for_room(struct ring_producer *p, uint32_t target, uint32_t buffers);
 
 /* Bit by consumer slot: those that sleep on their doorbell, which is the caller's to ring. Those
  * that sleep on a futex have been woken. Each is told of once a sleep. A load for each consumer

@@ -251,6 +251,17 @@ static void drop_in_lanes(struct ring_producer *p)
 		drop(p, oldest, oldest_in(p, oldest));
 }
 
+bool ring_could_have_tickets(struct ring_producer *p, uint32_t tickets)
+{
+	uint32_t n = p->n_free;
+
+	(void)oldest_in(p, 0); /* how far all have got */
+	for (uint16_t t = p->lists[0].first; t != TICKET_NONE; t = p->tickets[t].next)
+		if (would_be_free(p, 0, p->tickets[t].sequence))
+			n += ring_count_tickets(p, t);
+	return n >= tickets;
+}
+
 void ring_drop_for_ticket(struct ring_producer *p)
 {
 	if (ring_is_deserted_broadcast(p)) {

@@ -91,7 +91,8 @@ enum share_when_full {
 	SHARE_FULL_FAIL = 2,  /**< SHARE_EAGAIN */
 	/** The oldest message that was not received is dropped. When consumers have received all of
 	 * `in_flight` and acknowledged none, or fewer are there than `wait_for`, there is nothing
-	 * to drop: SHARE_EAGAIN. */
+	 * to drop: SHARE_EAGAIN. So it is when all that could be dropped leaves too few of
+	 * `in_flight` for the buffers of the message. */
 	SHARE_FULL_DROP = 3,
 };
 

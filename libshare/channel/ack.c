@@ -222,7 +222,7 @@ static int let_go_of_kept(share_message *m, void *stream, bool rejected)
 		return 0;
 	if (loan && channel_retain(b) == 0)
 		loan = false;
-	if (loan && has_further(channel_of(m->channel)))
+	if (loan && further_of(m))
 		return SHARE_EINVAL; /* as lease_kept() */
 	if (loan)
 		lent_of(b)->lent.rejected = rejected;

@@ -92,8 +92,10 @@ static __attribute__((noinline)) int put_several(struct sender *sender, const sh
 	};
 	int r;
 
-	if (first_loan(m))
-		return NEEDS_LEASE;
+	if (first_loan(m)) {
+		r = ring_producer_look_for_room(sender->ring, 0, m->n_buffers);
+		return r == 0 ? NEEDS_LEASE : r;
+	}
 	for (uint32_t i = 0; i < m->n_buffers; i++) {
 		share_buffer *b = buffer_of(m->buffers[i]);
 
@@ -133,7 +135,7 @@ static int put(struct sender *sender, const share_outgoing *m, const struct send
 	if (__builtin_expect(m->n_buffers > 1, 0))
 		return put_several(sender, m, s);
 	if (b && atomic_load_explicit(&b->lent, memory_order_acquire)) {
-		r = ring_producer_look_for_room(sender->ring, s->to ? s->to->slot : 0);
+		r = ring_producer_look_for_room(sender->ring, s->to ? s->to->slot : 0, 1);
 		return r == 0 ? NEEDS_LEASE : r;
 	}
 	out.buffer = b ? b->id : 0;
@@ -304,6 +306,8 @@ static int lease_unlocking(struct sender *sender, const share_outgoing *m)
 
 	share_buffer *b = m->n_buffers > 1 ? first_loan(m) : buffer_of(m->buffer);
 
+	if (!b)
+		return 0; /* another thread has got one for each meanwhile */
 	channel_unlock(sender->ch);
 	r = channel_retain(b);
 	channel_lock(sender->ch);

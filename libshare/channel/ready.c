@@ -105,7 +105,7 @@ void sender_found_room(struct sender *sender)
 
 static bool may_send(struct sender *sender)
 {
-	return ring_producer_look_for_room(sender->ring, 0) != -EAGAIN ||
+	return ring_producer_look_for_room(sender->ring, 0, 0) != -EAGAIN ||
 	       ring_producer_has_made_way(sender->ring) ||
 	       members_look_for_broker(sender->members) != 0;
 }

@@ -110,7 +110,7 @@ Test(ring_end, of_a_producer_that_dies_as_it_overwrites_the_latest_is_told)
 	latest_comes(0, false);
 	sends(0);
 	cr_assert_not(ring_consumer_is_empty(consumers[0], 0));
-	cr_assert_eq(ring_producer_look_for_room(producers[0], 0), 0);
+	cr_assert_eq(ring_producer_look_for_room(producers[0], 0, 0), 0);
 	cr_assert_eq(atomic_load(&channel_admission_at(rings[0], &shape, 0)->head), 1);
 	/* its next store, and its last */
 	atomic_store(&channel_entry_at(rings[0], &shape, 0, 0)->sequence, 0);

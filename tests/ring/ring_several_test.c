@@ -46,7 +46,7 @@ Test(ring_several, there_is_room_for_all_of_it_or_for_none)
 	sends_several(2, 3);
 	cr_assert_eq(try_send_several(3, 3), -EAGAIN);
 	cr_assert(ring_producer_lacks_tickets(producers[0]));
-	cr_assert_eq(ring_producer_look_for_room(producers[0], 0), -EAGAIN);
+	cr_assert_eq(ring_producer_look_for_room(producers[0], 0, 0), -EAGAIN);
 	cr_assert_eq(stats().in_flight, 6);
 	sends(7);
 	cr_assert_eq(stats().in_flight, 7);
@@ -124,6 +124,30 @@ Test(ring_several, as_many_go_as_it_takes_where_the_oldest_are_dropped)
 	cr_assert_gt(message_lost, 40);
 }
 
+/* What its consumer holds is in the way of it, and does not go. */
+Test(ring_several, nothing_is_dropped_for_what_finds_no_room_nevertheless)
+{
+	several_rig(SHARE_FULL_DROP, 1);
+	for (uint64_t number = 1; number <= 5; number++) {
+		sends(number);
+		receives(0, number);
+	}
+	for (uint64_t number = 6; number <= 8; number++)
+		sends(number);
+	for (int turn = 0; turn < 10; turn++) {
+		cr_assert_eq(try_send_several(9, MOST), -EAGAIN);
+		cr_assert_not(ring_producer_has_made_way(producers[0]));
+		nothing_comes_back();
+	}
+	receives(0, 6);
+	cr_assert_eq(message_lost, 0);
+	acks(0);
+	uses(0, 7);
+	uses(0, 8);
+	so_many_come_back(3);
+	sends_several(9, 3);
+}
+
 Test(ring_several, who_comes_later_gets_those_that_are_kept)
 {
 	shape.history = 1;
@@ -182,6 +206,10 @@ Test(ring_several, what_a_dead_consumer_had_comes_back_as_a_whole)
 	receives_several(0, 1, MOST);
 	ring_producer_dismiss(producers[0], 0, true);
 	several_come_back(1, MOST);
+	/* it may have sent them on, to who has them still */
+	cr_assert(returned.retained);
+	for (uint32_t i = 0; i < MOST - 1; i++)
+		cr_assert(returned.further_retained[i]);
 	cr_assert_eq(stats().in_flight, 0);
 }
 
