@@ -62,6 +62,16 @@ int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *t
 int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const void *from,
 			  uint64_t size, void *stream, struct failure *failure);
 
+/* Enqueues a copy from one mapping on a device to another one, and waits for nothing. Both are for
+ * the device of @stream, which gets access to them. SHARE_ENOTSUP: it cannot have that. */
+int memory_copy_between(struct memory_mapping *to, uint64_t to_offset, struct memory_mapping *from,
+			uint64_t from_offset, uint64_t size, void *stream, struct failure *failure);
+/* The same through host memory, each side by its own device. It is done when this returns, and
+ * comes after no stream. */
+int memory_copy_staged(const struct memory_mapping *to, uint64_t to_offset,
+		       const struct memory_mapping *from, uint64_t from_offset, uint64_t size,
+		       struct failure *failure);
+
 /* Blocks until all work that was enqueued on @stream is done. */
 int memory_stream_synchronize(const struct memory_mapping *m, void *stream,
 			      struct failure *failure);

@@ -52,6 +52,21 @@ int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *t
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
+int memory_copy_between(struct memory_mapping *to, uint64_t to_offset, struct memory_mapping *from,
+			uint64_t from_offset, uint64_t size, void *stream, struct failure *failure)
+{
+	(void)to, (void)to_offset, (void)from, (void)from_offset, (void)size, (void)stream;
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_copy_staged(const struct memory_mapping *to, uint64_t to_offset,
+		       const struct memory_mapping *from, uint64_t from_offset, uint64_t size,
+		       struct failure *failure)
+{
+	(void)to, (void)to_offset, (void)from, (void)from_offset, (void)size;
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
 int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const void *from,
 			  uint64_t size, void *stream, struct failure *failure)
 {

@@ -902,6 +902,34 @@ typedef struct share_buffer_info {
 int share_buffer_get_info(const share_buffer *b, share_buffer_info *out);
 
 /**
+ * Copies from one buffer of this process to another one, or to another part of the same, of any
+ * kinds, pools, devices and connections. The copy is work on both buffers: `stream` is where both
+ * were acquired and will be released, or where the program orders their work itself.
+ *
+ * From device to device it is enqueued on a CUstream of either of the two devices, and the call
+ * waits for nothing; with the default stream so if both are on one device. In all other cases the
+ * copy is done when the call returns: if one of the buffers is host memory; with a host stream,
+ * which is waited for first; and where the device of the stream has no peer access to the other
+ * one, as the copy is then made through host memory, in pieces. A stream that is being captured
+ * into a graph takes only what is enqueued.
+ *
+ * @param to           the buffer to copy to, of which the handle may write
+ * @param to_offset    from its start, in bytes
+ * @param from         the buffer to copy from
+ * @param from_offset  from its start, in bytes
+ * @param size         bytes
+ * @param stream       of the memory on a device, if one of the two is on one: what the copy comes
+ * after
+ * @retval SHARE_EINVAL   outside of a buffer; or the two parts overlap
+ * @retval SHARE_EACCES   the handle `to` is read-only
+ * @retval SHARE_ENOTSUP  the stream is being captured, and the copy is none that is enqueued
+ * @retval SHARE_ENOMEM   there is no memory for a copy through host memory
+ * @retval SHARE_EDEVICE  a device failed
+ */
+int share_copy(share_buffer *to, uint64_t to_offset, share_buffer *from, uint64_t from_offset,
+	       uint64_t size, void *stream);
+
+/**
  * Copies out of a buffer of any kind, ordered on `stream` like any work on it, and waits for it.
  * For small programs and tests: the host blocks.
  *

@@ -317,6 +317,12 @@ public:
 			throw error(SHARE_EINVAL, "this is memory of a GPU");
 		return {static_cast<T *>(data()), static_cast<std::size_t>(size() / sizeof(T))};
 	}
+	/** Copies from another buffer, of whatever kind and device: share_copy(). */
+	void copy_from(const buffer &from, std::uint64_t size, std::uint64_t offset = 0,
+		       std::uint64_t from_offset = 0, stream s = {}) const
+	{
+		check(share_copy(handle_, offset, from.get(), from_offset, size, s.get()));
+	}
 	/** Copies out of memory of every kind, behind the work on the stream. The thread waits for it. */
 	void copy_to_host(void *to, std::uint64_t size, std::uint64_t offset = 0, stream s = {}) const
 	{

@@ -48,10 +48,13 @@ int cuda_access_missing(const struct cuda *cu, const struct cuda_access *a, CUde
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(failure, "cuDeviceCanAccessPeer", result);
 	if (!can)
-		return failure_set(failure, SHARE_ENOTSUP,
-				   "the memory is on device %d, and the current context's device "
-				   "%d has no peer access to that one (nvidia-smi topo -p2p r)",
-				   a->owner, current);
+		return failure_set(
+		    failure, SHARE_ENOTSUP,
+		    "the memory is on device %d, and the current context's device "
+		    "%d has no peer access to that one (nvidia-smi topo -p2p r): "
+		    "look it up while no context is current, or one of device %d, and "
+		    "share_copy() it into a buffer on device %d",
+		    a->owner, current, a->owner, current);
 	*out = current;
 	return 1;
 }

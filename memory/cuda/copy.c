@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Copies between host memory and a device, in the order of a stream of the caller. */
+/* Copies between host memory and a device, and between devices, in the order of a stream of the
+ * caller. */
+
+#include <stdlib.h>
 
 #include <share/error.h>
 
 #include "base/failure.h"
+#include "memory/copier.h"
 #include "memory/cuda/stream_context.h"
 #include "memory/import.h"
+
+#define STAGE_SIZE (UINT64_C(4) << 20)
 
 static const char advice[] = "nothing can wait for it now";
 
@@ -72,6 +78,93 @@ int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const
 		return r;
 	return wait(&p, stream, "cuMemcpyHtoDAsync",
 		    size ? p.cu->MemcpyHtoDAsync(to, from, size, stream) : CUDA_SUCCESS, failure);
+}
+
+/* A GPU that writes to a read-only mapping gets a fault that destroys the context. */
+static int check_both(const struct memory_mapping *to, uint64_t to_offset,
+		      const struct memory_mapping *from, uint64_t from_offset, uint64_t size,
+		      struct failure *failure)
+{
+	int r = check_range(to, to_offset, size, failure);
+
+	if (r == 0)
+		r = check_range(from, from_offset, size, failure);
+	if (r == 0 && !to->writable)
+		r = failure_set(failure, SHARE_EACCES, "the memory is mapped for reading only");
+	return r;
+}
+
+int memory_copy_between(struct memory_mapping *to, uint64_t to_offset, struct memory_mapping *from,
+			uint64_t from_offset, uint64_t size, void *stream, struct failure *failure)
+{
+	CUresult result = CUDA_SUCCESS;
+	struct cuda_place p;
+	int r;
+
+	r = check_both(to, to_offset, from, from_offset, size, failure);
+	if (r == 0)
+		r = cuda_place_enter(stream, to->ordinal, advice, &p, failure);
+	if (r != 0)
+		return r;
+	r = memory_reach(to, failure);
+	if (r == 0)
+		r = memory_reach(from, failure);
+	if (r == 0 && size > 0)
+		result = p.cu->MemcpyDtoDAsync((CUdeviceptr)(uintptr_t)to->address + to_offset,
+					       (CUdeviceptr)(uintptr_t)from->address + from_offset,
+					       size, stream);
+	if (result != CUDA_SUCCESS)
+		r = cuda_fail(failure, "cuMemcpyDtoDAsync", result);
+	cuda_place_leave(&p);
+	return r;
+}
+
+/* One after the other: the room in host memory is used again. */
+static int copy_by_stages(struct memory_copier *reader, struct memory_copier *writer, char *room,
+			  const struct memory_mapping *to, uint64_t to_offset,
+			  const struct memory_mapping *from, uint64_t from_offset, uint64_t size,
+			  struct failure *failure)
+{
+	int r = 0;
+
+	for (uint64_t done = 0, n; r == 0 && done < size; done += n) {
+		n = size - done < STAGE_SIZE ? size - done : STAGE_SIZE;
+		r = memory_copier_to_host(
+		    reader, room, (const char *)from->address + from_offset + done, n, failure);
+		if (r == 0)
+			r = memory_stream_synchronize(from, memory_copier_stream(reader), failure);
+		if (r == 0)
+			r = memory_copier_from_host(writer, (char *)to->address + to_offset + done,
+						    room, n, failure);
+		if (r == 0)
+			r = memory_stream_synchronize(to, memory_copier_stream(writer), failure);
+	}
+	return r;
+}
+
+int memory_copy_staged(const struct memory_mapping *to, uint64_t to_offset,
+		       const struct memory_mapping *from, uint64_t from_offset, uint64_t size,
+		       struct failure *failure)
+{
+	struct memory_copier *reader = NULL, *writer = NULL;
+	char *room;
+	int r = check_both(to, to_offset, from, from_offset, size, failure);
+
+	if (r != 0)
+		return r;
+	room = malloc(size < STAGE_SIZE ? size + 1 : STAGE_SIZE);
+	if (!room)
+		return failure_set(failure, SHARE_ENOMEM, "this process is out of memory");
+	r = memory_copier_open(from->ordinal, &reader, failure);
+	if (r == 0)
+		r = memory_copier_open(to->ordinal, &writer, failure);
+	if (r == 0)
+		r = copy_by_stages(reader, writer, room, to, to_offset, from, from_offset, size,
+				   failure);
+	memory_copier_close(reader);
+	memory_copier_close(writer);
+	free(room);
+	return r;
 }
 
 int memory_stream_synchronize(const struct memory_mapping *m, void *stream, struct failure *failure)

@@ -62,6 +62,7 @@
 	X(PointerGetAttribute, "cuPointerGetAttribute", PFN_cuPointerGetAttribute_v4000)          \
 	X(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", PFN_cuMemcpyDtoHAsync_v3020)                   \
 	X(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", PFN_cuMemcpyHtoDAsync_v3020)                   \
+	X(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", PFN_cuMemcpyDtoDAsync_v3020)                   \
 	X(MemsetD8Async, "cuMemsetD8Async", PFN_cuMemsetD8Async_v3020)                            \
 	X(StreamCreate, "cuStreamCreate", PFN_cuStreamCreate_v2000)                               \
 	X(StreamDestroy, "cuStreamDestroy_v2", PFN_cuStreamDestroy_v4000)                         \

@@ -171,6 +171,7 @@ Test(handles, a_buffer_that_was_released_is_good_for_nothing)
 	check_given_up(share_buffer_get_info(b, &info));
 	check_given_up(share_copy_to_host(b, 0, &byte, 1, NULL));
 	check_given_up(share_copy_from_host(b, 0, &byte, 1, NULL));
+	check_given_up(share_copy(b, 0, b, 0, 1, NULL));
 	check_given_up(share_get_recipe(b, &recipe));
 	check_given_up(share_metadata_set(b, "{}"));
 	check_given_up(share_metadata_get(b, &text));
