@@ -4,7 +4,7 @@
 # Three lists have to be one: the functions that include/share declares and does not define, those
 # that libshare/libshare.map lets out, and those that libshare.so has. What is declared and missing
 # does not link; what is let out and not declared becomes an interface by accident. What the headers
-# define themselves is a short form of one of these. There are at most 100. What the extension of the
+# define themselves is a short form of one of these. There are at most 105. What the extension of the
 # Python package may call has a list and a symbol version of its own: include/share/private.
 #
 # usage: symbols_test.sh LIBSHARE.SO [ROOT]
@@ -108,8 +108,8 @@ if [[ -n $others ]]; then
 	failed=1
 fi
 n=$(wc -l <"$scratch/declared")
-if [[ $n -gt 100 ]]; then
-	echo "$n functions are let out, and at most 100 may be: give one an option, or define it in the header"
+if [[ $n -gt 105 ]]; then
+	echo "$n functions are let out, and at most 105 may be: give one an option, or define it in the header"
 	failed=1
 fi
 
