@@ -56,6 +56,11 @@ static const struct number reuses[] = {
     NUMBER(SHARE_REUSE_CLEAN, "when that work is done"),
     NUMBER(SHARE_REUSE_SCRUB, "the same, and what another user left is zeroed"),
 };
+static const struct number huge_pages[] = {
+    NUMBER(SHARE_HUGE_PAGES_SYSTEM, "as the kernel does it for all shared memory"),
+    NUMBER(SHARE_HUGE_PAGES_ADVISE, "where the kernel lets shared memory ask for them"),
+    NUMBER(SHARE_HUGE_PAGES_REQUIRE, "of those that are set aside, or none"),
+};
 static const struct number roles[] = {
     NUMBER(SHARE_PRODUCER, "sends"),
     NUMBER(SHARE_CONSUMER, "receives"),
@@ -443,6 +448,7 @@ static void print_document(FILE *out)
 	print_numbers(out, "enum wire_device_flags", device_flags, LENGTH(device_flags));
 	print_numbers(out, "enum wire_known", known, LENGTH(known));
 	print_numbers(out, "enum share_reuse", reuses, LENGTH(reuses));
+	print_numbers(out, "enum share_huge_pages", huge_pages, LENGTH(huge_pages));
 	print_numbers(out, "enum share_role", roles, LENGTH(roles));
 	print_numbers(out, "enum share_when_full", when_full, LENGTH(when_full));
 	print_numbers(out, "enum share_channel_flags", channel_flags, LENGTH(channel_flags));
