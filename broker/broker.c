@@ -342,12 +342,14 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 /* So much is not counted: chunks that are kept, and one of each type and size of which some is
  * free.
  */
-#define VACANT_MAX (UINT64_C(4) << 20)
+#define VACANT_MAX (UINT64_C(8) << 20)
 
-/* Whoever has left a few records in each chunk of a large journal keeps its memory. */
+/* Whoever has left a few records in each chunk of a large journal keeps its memory; and so who has
+ * left a few objects of which there were many. */
 static void count_vacant(struct broker *b)
 {
-	uint64_t vacant = journal_vacant(b->journal);
+	uint64_t vacant = journal_vacant(b->journal) + slab_vacant(&b->memory->blocks) +
+			  slab_vacant(&b->buffers->slab) + slab_vacant(&b->buffers->leases);
 
 	accounts_subtract(b->accounts, LIMIT_MEMORY, accounts_nobodys(b->accounts, LIMIT_MEMORY));
 	if (vacant > VACANT_MAX && !MUTATION(holes_cost_nothing))

@@ -19,10 +19,11 @@
 #define SANITIZED 0
 #endif
 
-#define N     20000
-#define NOISE 65536 /* what a broker allocates more or less, whatever is done */
-#define SMALL 512
-#define WHOLE (UINT64_C(64) << 20)
+#define N           20000
+#define NOISE       65536 /* what a broker allocates more or less, whatever is done */
+#define SMALL       512
+#define NOT_COUNTED (8 << 20) /* of what nobody has */
+#define WHOLE       (UINT64_C(64) << 20)
 
 static share_client *client;
 static share_pool *pool;
@@ -168,6 +169,45 @@ Test(spending, of_memory_behind_a_few_streams)
 Test(spending, of_memory_behind_many_streams)
 {
 	cut_in_pieces(240, 0);
+}
+
+/* What nobody has any more cannot be given back, and is no user's. */
+static void expect_counted(const char *what)
+{
+	json_t *rows = report(client, "status");
+	int64_t counted = number_of(json_array_get(rows, 0), "broker_memory");
+	struct spending s = spending_since(&before, client);
+
+	json_decref(rows);
+	fprintf(stderr, "%s: %ld bytes are allocated, %ld are users', and %ld are counted\n", what,
+		(long)s.allocated, (long)s.charged, (long)counted);
+	if (getenv("PRICE_SHOW"))
+		return;
+	check(counted + NOT_COUNTED >= s.allocated * 9 / 10);
+}
+
+Test(spending, of_one_buffer_left_in_each_chunk)
+{
+	enum { MOST = 100000, LEFT = 800 };
+	static uint64_t buffers[MOST];
+	struct wire_message m = {.type = WIRE_RELEASE};
+	uint64_t in = raw_pool(&raw, "full");
+
+	before = spending_now(client);
+	for (int i = 0; i < MOST; i++)
+		buffers[i] = raw_alloc(&raw, in, SMALL);
+	expect_paid("many buffers");
+	m.release.count = 1;
+	for (int i = 0; i < MOST; i++) {
+		m.release.buffer = buffers[i];
+		if (i % LEFT > 0)
+			raw_ask(&raw, &m, WIRE_DONE);
+	}
+	expect_counted("one of them left in each chunk");
+	broker_kill_serving();
+	check_ok(share_ping(client));
+	expect_counted("one of them left in each chunk");
+	spends_no_more();
 }
 
 /* Each has a timer. */
