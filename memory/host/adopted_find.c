@@ -123,11 +123,16 @@ static int find_file(const void *address, uint64_t size, struct file *out, struc
 	return r;
 }
 
+static bool is_that(const struct stat *st, const struct file *file)
+{
+	return st->st_dev == file->device && st->st_ino == file->inode;
+}
+
 static bool is_of(int fd, const struct file *file)
 {
 	struct stat st;
 
-	return fstat(fd, &st) == 0 && st.st_dev == file->device && st.st_ino == file->inode;
+	return fstat(fd, &st) == 0 && is_that(&st, file);
 }
 
 static bool is_writable(int fd)
@@ -137,19 +142,20 @@ static bool is_writable(int fd)
 	return flags >= 0 && (flags & O_ACCMODE) == O_RDWR;
 }
 
-/* A copy of one that is open: other threads may close theirs, and open others. -1: there is none.
- */
+/* A copy of one that is open. Other threads may close theirs, and open others: so each is looked at
+ * by its name, and nothing is done with one that is of another file. -1: there is none. */
 static int copy_open(const struct file *file)
 {
 	DIR *all = opendir("/proc/self/fd");
 	struct dirent *entry;
+	struct stat st;
 	int found = -1;
 
 	while (all && found < 0 && (entry = readdir(all))) {
 		int fd = atoi(entry->d_name);
 
-		if (entry->d_name[0] == '.' || fd == dirfd(all) || !is_of(fd, file) ||
-		    !is_writable(fd))
+		if (entry->d_name[0] == '.' || fstatat(dirfd(all), entry->d_name, &st, 0) != 0 ||
+		    !is_that(&st, file) || !is_writable(fd))
 			continue;
 		found = fd_dup(fd);
 		if (found >= 0 && (!is_of(found, file) || !is_writable(found)))
