@@ -127,26 +127,55 @@ int memory_host_discard(const struct memory_segment *segment)
 	return give_back(segment, 0, segment->recipe.size);
 }
 
+/* The kernel copies them. Where there is no page, as whoever can write to the segment has given it
+ * back and it is somebody else's by now, it says so, and a store would be the end of this process.
+ */
+static int read_zeros(int zeros, char *at, uint64_t size)
+{
+	ssize_t n;
+
+	for (uint64_t done = 0; done < size; done += (uint64_t)n) {
+		n = pread(zeros, at + done, size - done, 0);
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+	}
+	return 0;
+}
+
+/* A file of nothing but zeros, which take no memory. */
+static int open_zeros(void)
+{
+	int fd = memfd_create("share-zeros", MFD_CLOEXEC), r;
+
+	if (fd < 0 || ftruncate(fd, MEMORY_HOST_PIECE) == 0)
+		return fd < 0 ? -errno : fd;
+	r = -errno;
+	close(fd);
+	return r;
+}
+
 /* Huge pages that went back might be somebody else's before they are needed again. */
 static int write_zeros(const struct memory_segment *segment, uint64_t offset, uint64_t size)
 {
 	uint64_t end = offset + size, at = offset - offset % MEMORY_HOST_PIECE;
 	struct memory_host_window w;
-	int r = memory_host_window_open(&w);
+	int zeros = open_zeros(), r = zeros < 0 ? zeros : memory_host_window_open(&w);
 
 	if (r < 0)
-		return r;
+		goto close_zeros;
 	for (; r == 0 && at < end; at += MEMORY_HOST_PIECE) {
 		uint64_t from = at < offset ? offset - at : 0;
 
 		r = memory_host_window_move(&w, segment, at);
 		if (r == 0)
-			r = memory_host_window_fill(&w);
-		if (r == 0)
-			memset(w.address + from, 0, (end - at < w.size ? end - at : w.size) - from);
+			r = read_zeros(zeros, w.address + from,
+				       (end - at < w.size ? end - at : w.size) - from);
 		beat();
 	}
 	memory_host_window_close(&w);
+close_zeros:
+	if (zeros >= 0)
+		close(zeros);
 	return r;
 }
 

@@ -270,6 +270,34 @@ Test(memory_host, zeroed_memory_reads_as_zeros_and_costs_nothing)
 	memory_unmap(&m);
 }
 
+/* As that of huge pages is, which are the segment's own and do not go back. */
+Test(memory_host, memory_that_keeps_its_pages_is_written_with_zeros_and_no_more_of_it)
+{
+	const uint64_t from = 5 << 10, size = (uint64_t)(5 << 19) + 3;
+	struct memory_mapping m = import(true);
+	struct memory_segment own = segment;
+	char *at = m.address;
+
+	own.recipe.flags |= MEMORY_HUGETLB;
+	memset(at, 'a', SIZE);
+	cr_assert_eq(memory_host_zero(&own, from, size), 0);
+	for (uint64_t i = 0; i < SIZE; i++)
+		cr_assert_eq(at[i], i >= from && i < from + size ? 0 : 'a', "byte %lu",
+			     (unsigned long)i);
+	memory_unmap(&m);
+}
+
+/* What is not there cannot be written to, which is an error and not the end of the broker. */
+Test(memory_host, memory_that_lacks_its_pages_is_not_zeroed)
+{
+	struct memory_segment none = segment;
+
+	none.recipe.flags |= MEMORY_HUGETLB;
+	none.fd = memfd_create("short", MFD_CLOEXEC);
+	cr_assert_eq(memory_host_zero(&none, 0, SIZE), -EFAULT);
+	close(none.fd);
+}
+
 Test(memory_host, a_forked_child_has_no_mapping)
 {
 	struct memory_mapping m = import(true);
