@@ -50,15 +50,16 @@ static uint64_t read_limit(const char *path)
 }
 
 /* The files that say it in a version of cgroups, and the words of its memory.stat for files that
- * could be read again. */
+ * could be read again. Who has more than @slow is not ended, but the kernel makes it wait. */
 struct version {
-	const char *limit, *usage, *words[2];
+	const char *limit, *slow, *usage, *words[2];
 };
 static const struct version version_1 = {"memory.limit_in_bytes",
+					 NULL,
 					 "memory.usage_in_bytes",
 					 {"total_inactive_file ", "total_active_file "}};
 static const struct version version_2 = {
-    "memory.max", "memory.current", {"inactive_file ", "active_file "}};
+    "memory.max", "memory.high", "memory.current", {"inactive_file ", "active_file "}};
 
 /* Something that a cgroup has, in this folder. UINT64_MAX: it says nothing about it. */
 typedef uint64_t number_of(const char *folder, const struct version *version);
@@ -100,8 +101,10 @@ static uint64_t read_lines(const char *path, const char *first, const char *seco
 static uint64_t left_of(const char *folder, const struct version *version)
 {
 	uint64_t limit = limit_of(folder, version), used = read_in(folder, version->usage), files;
+	uint64_t slow = version->slow ? read_in(folder, version->slow) : UINT64_MAX;
 	char path[PATH_MAX + 32];
 
+	limit = slow < limit ? slow : limit;
 	if (limit == UINT64_MAX || used == UINT64_MAX)
 		return UINT64_MAX;
 	snprintf(path, sizeof(path), "%s/memory.stat", folder);
@@ -196,8 +199,10 @@ uint64_t machine_memory_left(const char *root)
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+	if (read_lines(path, "MemTotal:", "MemTotal:") == 0)
+		return of_cgroup;
 	left = read_lines(path, "MemAvailable:", "MemAvailable:") << 10;
-	return left > 0 && left < of_cgroup ? left : of_cgroup;
+	return left < of_cgroup ? left : of_cgroup;
 }
 
 uint64_t machine_broker_memory(uint64_t wanted, const char *root)

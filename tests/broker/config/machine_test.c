@@ -88,6 +88,27 @@ Test(machine, what_is_left_is_the_least_of_all_and_files_can_be_read_again)
 	cr_assert_eq(machine_memory_left(root), 0);
 }
 
+Test(machine, nothing_may_be_left_of_it)
+{
+	write_file("/proc/meminfo", "MemTotal:       1000000 kB\nMemAvailable:          0 kB\n");
+	cr_assert_eq(machine_memory_left(root), 0);
+}
+
+/* Above that the kernel has everybody in the cgroup wait who wants more. */
+Test(machine, what_is_left_ends_where_the_kernel_makes_it_slow)
+{
+	write_file("/proc/self/cgroup", "0::/job\n");
+	write_file("/sys/fs/cgroup/job/memory.max", "max\n");
+	write_file("/sys/fs/cgroup/job/memory.high", "268435456\n");
+	write_file("/sys/fs/cgroup/job/memory.current", "209715200\n");
+	cr_assert_eq(machine_memory_left(root), 56 * MIB);
+	write_file("/sys/fs/cgroup/job/memory.max", "536870912\n");
+	cr_assert_eq(machine_memory_left(root), 56 * MIB);
+	write_file("/sys/fs/cgroup/job/memory.high", "max\n");
+	cr_assert_eq(machine_memory_left(root), 312 * MIB);
+	cr_assert_eq(machine_cgroup_limit(root), 512 * MIB);
+}
+
 Test(machine, what_is_left_in_cgroups_of_version_1)
 {
 	write_file("/proc/self/cgroup", "4:memory:/job\n0::/\n");
