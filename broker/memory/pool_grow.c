@@ -346,6 +346,21 @@ void pool_wake(struct pool *p)
 		event_active(p->waiting.timer, EV_TIMEOUT, 0);
 }
 
+/* Nothing is given back for it, as pool_grow() does: that would be what was made before. */
+static int make_one_ahead(struct broker *b, struct pool *p, struct failure *failure)
+{
+	uint64_t room = pool_room(p), size = p->sizes.segment_size;
+	struct segment_cost cost;
+	int r = segment_cost_take(p, NULL, &cost, failure);
+
+	if (r != 0)
+		return r;
+	room -= room % p->sizes.granularity;
+	r = grow_host(b, p, size < room ? size : room, &cost, failure);
+	segment_cost_return(b, &cost);
+	return r;
+}
+
 void pool_make_ahead(struct broker *b, struct pool *p)
 {
 	struct failure why;
@@ -356,7 +371,7 @@ void pool_make_ahead(struct broker *b, struct pool *p)
 	while (r == 0 && p->extent.reserved < p->sizes.prefault &&
 	       pool_room(p) >= p->sizes.granularity) {
 		beat();
-		r = pool_grow(b, p, 1, 0, &why);
+		r = make_one_ahead(b, p, &why);
 	}
 	if (r != 0)
 		log_warning_of(p->owner, "pool '%s': not all of its \"prefault\" is made: %s",

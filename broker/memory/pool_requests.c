@@ -19,6 +19,7 @@
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/inside.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/records.h"
@@ -266,6 +267,25 @@ static bool parse_options(struct request *r, struct pool_config *config, char *k
 	return e == 0;
 }
 
+/* What is made ahead is nobody's, and it is the broker's to pay for: so of all pools that a user
+ * has created it is no more than that user may allocate. */
+static bool may_make_ahead(struct request *r, uint64_t bytes)
+{
+	const struct account *account = r->client->account;
+	const struct pool *p;
+
+	if (bytes == 0)
+		return true;
+	LIST_FOREACH (p, &r->broker->memory->pools, link)
+		if (p->charge.account == account)
+			bytes += p->sizes.prefault;
+	if (bytes <= account_limit(account, LIMIT_BYTES))
+		return true;
+	request_fail_quota(r, LIMIT_BYTES,
+			   ", which its pools may not have more than made ahead (\"prefault\")");
+	return false;
+}
+
 static void create(struct request *r, struct pool_config *config)
 {
 	struct broker *b = r->broker;
@@ -281,6 +301,8 @@ static void create(struct request *r, struct pool_config *config)
 		request_fail_quota(r, LIMIT_MEMORY, "");
 		return;
 	}
+	if (!may_make_ahead(r, config->prefault))
+		return;
 	e = choose(b, config->kind, config->device,
 		   config->same_address ? SHARE_POOL_SAME_ADDRESS : 0, config->limit, &choice,
 		   &failure);

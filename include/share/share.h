@@ -450,7 +450,8 @@ typedef struct share_pool_options {
  *                        what was asked for, or this user may not use it
  * @retval SHARE_EACCES   the configuration does not let this user create pools, or pools of that
  *                        name
- * @retval SHARE_EQUOTA   this user has as many pools as it may, or as much of the broker's memory
+ * @retval SHARE_EQUOTA   this user has as many pools as it may, or as much of the broker's memory;
+ *                        or what its pools have made ahead would be more than it may allocate
  * @retval SHARE_EINVAL   an option is at fault
  * @retval SHARE_ENODEV   no such device, or no driver
  * @retval SHARE_ENOTSUP  the device cannot do that kind

@@ -386,7 +386,7 @@ Test(limits, bytes_of_memory_on_which_work_runs)
 
 static void start_with_segments(void)
 {
-	fixture_start_with("{\"limits\": {\"segments\": 3}, \"pools\": []}");
+	fixture_start_with("{\"limits\": {\"segments\": 3, \"bytes\": \"64MiB\"}, \"pools\": []}");
 	first = connect_as("first");
 }
 
@@ -432,6 +432,52 @@ Test(limits_of_segments, over_all_pools_that_a_user_has_created)
 	share_pool_close(b);
 	settle(first, s.segments == 0);
 	check_eq(used_of(first, "segments"), 0);
+}
+
+/* What was made before it is not given back for it, again and again. */
+Test(limits_of_segments, a_pool_that_makes_memory_ahead_ends_with_it_at_the_limit)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *p;
+
+	options.kind = "host";
+	options.limit = options.prefault = 64 << 20;
+	options.segment_size = 65536;
+	check_ok(share_pool_create(first, "ahead", &options, &p));
+	check_eq(used_of(first, "segments"), 3);
+	until(broker_said("not all of its \"prefault\" is made: uid ") == 1);
+	share_pool_close(p);
+	settle(first, s.segments == 0);
+}
+
+static int make_ahead(const char *name, uint64_t bytes, share_pool **out)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+
+	options.kind = "host";
+	options.limit = options.segment_size = 64 << 20;
+	options.prefault = bytes;
+	return share_pool_create(first, name, &options, out);
+}
+
+/* What is made ahead is nobody's buffer, and memory like any other. */
+Test(limits_of_segments, no_more_is_made_ahead_than_a_user_may_allocate)
+{
+	share_pool *a, *b, *none;
+
+	check_error(make_ahead("none", (64 << 20) + 1, &none), SHARE_EINVAL);
+	check_ok(make_ahead("a", 60 << 20, &a));
+	check_error(make_ahead("none", (4 << 20) + 1, &none), SHARE_EQUOTA);
+	check_detail(
+	    "has reached its limit of 64MiB of memory, which its pools may not have "
+	    "more than made ahead (\"prefault\")");
+	check_ok(make_ahead("b", 4 << 20, &b));
+	share_pool_close(a);
+	settle(first, s.pools == 1);
+	check_ok(make_ahead("a", 60 << 20, &a));
+	share_pool_close(a);
+	share_pool_close(b);
+	settle(first, s.segments == 0);
 }
 
 static const char for_all[] = "{\"create_pools\": [\"*\"], \"pools\": []}";
