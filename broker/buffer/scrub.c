@@ -31,6 +31,7 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
 #include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
@@ -60,6 +61,7 @@ static int scrub_here(struct buffer *buffer, struct failure *failure)
 	int r;
 
 	r = memory_host_zero(&s->memory, block_offset(buffer->block), block_size(buffer->block));
+	prefault_spoil(s->pool->broker, s);
 	if (r < 0) {
 		return failure_set(failure, SHARE_ESYSTEM,
 				   "pool '%s': what another user left cannot be zeroed: %s",

@@ -433,15 +433,29 @@ static void return_segments(struct broker *b, struct pool *p)
 	pool_end_if_unused(b, p);
 }
 
-/* What was not all there when the broker before ended; what is there takes no time. */
+static bool is_there(const struct segment *s)
+{
+	return s->memory.recipe.flags & MEMORY_IS_THERE;
+}
+
+/* What was not all there when the broker before ended, in any of the segments; what is there takes
+ * no time. */
 static void fill_again(struct broker *b, struct pool *p)
 {
+	uint64_t left = p->sizes.prefault, size;
 	struct segment *s;
 
-	LIST_FOREACH (s, &p->extent.segments, link)
-		if (p->sizes.prefault > 0 && s->state == SEGMENT_ACTIVE &&
-		    !(s->memory.recipe.flags & MEMORY_IS_THERE))
-			prefault_start(b, s);
+	LIST_FOREACH (s, &p->extent.segments, link) {
+		size = s->state == SEGMENT_ACTIVE && is_there(s) ? s->memory.recipe.size : 0;
+		left -= size < left ? size : left;
+	}
+	LIST_FOREACH (s, &p->extent.segments, link) {
+		if (left == 0 || s->state != SEGMENT_ACTIVE || is_there(s))
+			continue;
+		prefault_start(b, s, left);
+		size = s->memory.recipe.size;
+		left -= size < left ? size : left;
+	}
 }
 
 void pools_restored(struct broker *b)

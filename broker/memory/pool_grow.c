@@ -149,9 +149,9 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct seg
 		memory_host_exporter.destroy(&memory, NULL);
 		return failure_no_memory(failure, "the broker");
 	}
+	if (p->extent.reserved < p->sizes.prefault)
+		prefault_start(b, s, p->sizes.prefault - p->extent.reserved);
 	p->extent.reserved += size;
-	if (p->extent.reserved - size < p->sizes.prefault)
-		prefault_start(b, s);
 	return 0;
 }
 

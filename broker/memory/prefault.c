@@ -41,9 +41,10 @@
 struct filling {
 	TAILQ_ENTRY(filling) link; /* of those that wait, or of those that are over */
 	struct segment *segment;   /* the loop's; NULL: nobody waits for it */
+	bool waits;                /* the thread has not begun */
 	struct memory_segment memory;
-	uint64_t done;
-	uint64_t left; /* that the machine had, when it stopped for want of memory */
+	uint64_t size, done; /* from its start on */
+	uint64_t left;       /* that the machine had, when it stopped for want of memory */
 	int error;
 };
 
@@ -68,15 +69,16 @@ static const struct timeval at_once = {0, 0}, soon = {0, 20000};
 /* ------------------------------------------------------------------------------------------- */
 /* The thread                                                                                  */
 
-/* At the end of the broker the memory goes on: then nothing of it is given back. */
 static bool is_stopped_locked(const struct prefault *p, const struct filling *f)
 {
 	return !f->segment || p->ended;
 }
 
+/* Huge pages that were set aside are the segment's own already. */
 static int look_for_memory(struct filling *f)
 {
-	uint64_t left = machine_memory_left("");
+	bool own = f->memory.recipe.flags & MEMORY_HUGETLB;
+	uint64_t left = own ? UINT64_MAX : machine_memory_left("");
 
 	if (left >= LOOK_BYTES + MACHINE_RESERVE)
 		return 0;
@@ -97,7 +99,8 @@ static int fill_piece_unlocking(struct prefault *p, struct filling *f, struct me
 	if (r == 0)
 		r = memory_host_window_fill(w);
 	pthread_mutex_lock(&p->lock);
-	if (!f->segment)
+	/* at the end of the broker the memory goes on, which a client may still be using */
+	if (!f->segment && !p->ended)
 		memory_host_window_discard(w);
 	else if (r == 0)
 		f->done += w->size;
@@ -111,7 +114,7 @@ static void fill_unlocking(struct prefault *p, struct filling *f)
 	f->error = memory_host_window_open(&w);
 	if (f->error < 0)
 		return;
-	while (f->error == 0 && f->done < f->memory.recipe.size && !is_stopped_locked(p, f))
+	while (f->error == 0 && f->done < f->size && !is_stopped_locked(p, f))
 		f->error = fill_piece_unlocking(p, f, &w);
 	memory_host_window_close(&w);
 }
@@ -129,6 +132,7 @@ static void *fill_all(void *data)
 			continue;
 		}
 		TAILQ_REMOVE(&p->waiting, f, link);
+		f->waits = false;
 		p->current = f;
 		fill_unlocking(p, f);
 		p->current = NULL;
@@ -152,18 +156,18 @@ static void say_how_it_ended(const struct filling *f)
 		return;
 	}
 	size_round(f->done, done);
-	size_round(f->memory.recipe.size, size);
+	size_round(f->size, size);
 	if (f->error == -ENOMEM && f->left > 0)
 		log_warning_of(
 		    pool->owner,
-		    "pool '%s': only %s of a segment of %s are made ahead (\"prefault\"): "
+		    "pool '%s': only %s of %s of a segment are made ahead (\"prefault\"): "
 		    "this machine, or the cgroup of the broker, which pays for it, has %s "
 		    "left; the rest comes as it is used",
 		    pool->name, done, size, size_round(f->left, left));
 	else
 		log_warning_of(
 		    pool->owner,
-		    "pool '%s': only %s of a segment of %s are made ahead (\"prefault\"): "
+		    "pool '%s': only %s of %s of a segment are made ahead (\"prefault\"): "
 		    "%s; the rest comes as it is used",
 		    pool->name, done, size, strerror(-f->error));
 }
@@ -177,7 +181,7 @@ static void take_over(struct prefault *p, struct filling *f)
 		s->filling = NULL;
 		s->prefaulted = f->done;
 	}
-	if (s && f->done == s->memory.recipe.size) {
+	if (s && f->done == s->memory.recipe.size && !s->has_holes) {
 		s->memory.recipe.flags |= MEMORY_IS_THERE;
 		segment_note(p->broker, s);
 	}
@@ -261,7 +265,7 @@ void prefault_free(struct prefault *p)
 	free(p);
 }
 
-void prefault_start(struct broker *b, struct segment *s)
+void prefault_start(struct broker *b, struct segment *s, uint64_t size)
 {
 	struct prefault *p = b->memory->prefault;
 	struct filling *f = s->filling ? NULL : calloc(1, sizeof(*f));
@@ -276,7 +280,9 @@ void prefault_start(struct broker *b, struct segment *s)
 		return;
 	}
 	f->segment = s;
+	f->waits = true;
 	f->memory = s->memory;
+	f->size = size < s->memory.recipe.size ? size : s->memory.recipe.size;
 	s->filling = f;
 	pthread_mutex_lock(&p->lock);
 	TAILQ_INSERT_TAIL(&p->waiting, f, link);
@@ -288,21 +294,31 @@ void prefault_start(struct broker *b, struct segment *s)
 void prefault_stop(struct broker *b, struct segment *s)
 {
 	struct prefault *p = b->memory->prefault;
-	struct filling *f = s->filling, *other;
+	struct filling *f = s->filling;
 
 	if (!f)
 		return;
 	s->filling = NULL;
 	pthread_mutex_lock(&p->lock);
+	p->ended = p->ended || b->has_ended;
 	f->segment = NULL;
-	TAILQ_FOREACH (other, &p->waiting, link)
-		if (other == f)
-			break;
-	if (other) {
+	if (f->waits) {
 		TAILQ_REMOVE(&p->waiting, f, link);
 		free(f);
 	}
 	pthread_mutex_unlock(&p->lock);
+}
+
+void prefault_spoil(struct broker *b, struct segment *s)
+{
+	if (s->has_holes || s->memory.recipe.flags & MEMORY_HUGETLB)
+		return;
+	s->has_holes = true;
+	if (!(s->memory.recipe.flags & MEMORY_IS_THERE))
+		return;
+	s->prefaulted = s->memory.recipe.size;
+	s->memory.recipe.flags &= ~(uint32_t)MEMORY_IS_THERE;
+	segment_note(b, s);
 }
 
 uint64_t prefault_done(struct broker *b, const struct segment *s)

@@ -19,10 +19,14 @@ int prefault_new(struct broker *b, struct prefault **out);
 /* No segment is being filled any more. NULL is fine. */
 void prefault_free(struct prefault *p);
 
-/* Its pages are made, soon; if there is no memory for that, they come as they are touched. */
-void prefault_start(struct broker *b, struct segment *s);
+/* So much of it is made, soon, in pieces of MEMORY_HOST_PIECE; if there is no memory for that, it
+ * comes as it is touched. */
+void prefault_start(struct broker *b, struct segment *s, uint64_t size);
 /* Before the segment gives its pages back: from now on none of them is made. */
 void prefault_stop(struct broker *b, struct segment *s);
+/* Some of its pages were given back, as memory_host_zero() does. Who maps it makes no page tables
+ * ahead any more: that would make these pages as well, and whoever maps it would pay for them. */
+void prefault_spoil(struct broker *b, struct segment *s);
 /* How much of the segment has been made so far, bytes. */
 uint64_t prefault_done(struct broker *b, const struct segment *s);
 

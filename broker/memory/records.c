@@ -261,6 +261,7 @@ static int segment_attach(struct broker *b, void *object)
 	s->in_use = 1;
 	s->filling = NULL;
 	s->prefaulted = 0;
+	s->has_holes = false;
 	e = take_cost(b, s);
 	if (e < 0)
 		return e;

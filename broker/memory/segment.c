@@ -151,6 +151,7 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 	s->closing[0] = s->closing[1] = NULL;
 	s->filling = NULL;
 	s->prefaulted = 0;
+	s->has_holes = false;
 	generation_note(&b->memory->generations, b->journal, index, s->generation);
 	s->cost = *cost;
 	*cost = (struct segment_cost){.n_nobodys = 0};

@@ -36,8 +36,7 @@ struct segment_cost {
 
 struct segment {
 	/* these two survive in the slab */
-	uint32_t generation;
-	uint32_t in_use;
+	uint32_t generation, in_use;
 
 	uint32_t index, record;
 	struct pool *pool;
@@ -54,6 +53,7 @@ struct segment {
 	struct closing *closing[2];
 	struct filling *filling; /* prefault.h */
 	uint64_t prefaulted;     /* bytes, by one that is over */
+	bool has_holes;          /* this broker has given pages of it back */
 };
 
 static inline struct segment *segment_of(const struct block *block)

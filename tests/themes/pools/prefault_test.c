@@ -6,6 +6,7 @@
  */
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +177,54 @@ Test(prefault, the_next_broker_goes_on_with_it)
 	share_pool_close(p);
 }
 
+/* The first segment is larger than what is made ahead; and the next broker finds two that nothing
+ * was made of. */
+Test(prefault, no_more_is_made_than_was_asked_for)
+{
+	share_pool_options o = host_options(2 * MIB), other = host_options(SEGMENT);
+	share_pool *p, *last;
+	share_buffer *b[3];
+
+	o.segment_size = 16 * MIB;
+	p = make("ahead", &o);
+	for (int i = 0; i < 3; i++)
+		b[i] = allocate(p, 16 * MIB, NULL);
+	until(is_there("ahead", 2 * MIB));
+	check_eq(of_pool("ahead", "segments"), 3);
+	broker_kill_serving();
+	/* is made after those */
+	last = make("last", &other);
+	until(is_there("last", SEGMENT));
+	check_eq(of_pool("ahead", "prefaulted"), 2 * MIB);
+	share_pool_close(last);
+	for (int i = 0; i < 3; i++)
+		share_release(b[i], NULL);
+	share_pool_close(p);
+}
+
+/* What a client has mapped is its own then, with the piece that is being made. */
+Test(prefault, a_broker_that_ends_meanwhile_takes_nothing_back)
+{
+	const uint64_t size = 256 * MIB;
+	share_pool_options o = host_options(size);
+	share_buffer *b;
+	share_pool *p;
+	char *at;
+
+	o.segment_size = size;
+	p = make("ahead", &o);
+	b = allocate(p, size, NULL);
+	at = share_ptr(b);
+	for (uint64_t i = 0; i < size; i += 2 * MIB)
+		at[i] = 1;
+	check(kill(broker_pid(), SIGTERM) == 0);
+	check_eq(broker_wait(), 0);
+	for (uint64_t i = 0; i < size; i += 2 * MIB)
+		check_eq(at[i], 1);
+	share_release(b, NULL);
+	share_pool_close(p);
+}
+
 /* Without libshare, of this version of the protocol: the flags of the recipe that it is sent. */
 static void gets_recipe(struct child *self, void *data)
 {
@@ -213,6 +262,26 @@ Test(prefault, a_library_of_the_version_before_is_told_nothing_of_it)
 	until(is_there("ahead", AHEAD));
 	check_eq(flags_for(WIRE_VERSION_HOST_PAGES - 1), 0);
 	check_eq(flags_for(WIRE_VERSION), MEMORY_HUGE_PAGES | MEMORY_IS_THERE);
+	share_pool_close(p);
+}
+
+/* Free memory is taken for anybody's by the next broker. Who maps what was given back of it would
+ * have it made again, all of it. */
+Test(prefault, memory_that_was_scrubbed_is_not_said_to_be_all_there)
+{
+	share_pool_options o = host_options(SEGMENT);
+	share_buffer *b;
+	share_pool *p;
+
+	o.reuse = SHARE_REUSE_SCRUB;
+	p = make("ahead", &o);
+	until(is_there("ahead", SEGMENT));
+	check_eq(flags_for(WIRE_VERSION), MEMORY_IS_THERE);
+	broker_kill_serving();
+	b = allocate(p, SEGMENT / 2, NULL);
+	check_eq(flags_for(WIRE_VERSION), 0);
+	check(is_there("ahead", SEGMENT));
+	share_release(b, NULL);
 	share_pool_close(p);
 }
 
