@@ -912,7 +912,7 @@ int share_buffer_get_info(const share_buffer *b, share_buffer_info *out);
  * copy is done when the call returns: if one of the buffers is host memory; with a host stream,
  * which is waited for first; and where the device of the stream has no peer access to the other
  * one, as the copy is then made through host memory, in pieces. A stream that is being captured
- * into a graph takes only what is enqueued.
+ * into a graph takes none: the library cannot tell when, and how often, it would be made.
  *
  * @param to           the buffer to copy to, of which the handle may write
  * @param to_offset    from its start, in bytes
@@ -923,7 +923,7 @@ int share_buffer_get_info(const share_buffer *b, share_buffer_info *out);
  * after
  * @retval SHARE_EINVAL   outside of a buffer; or the two parts overlap
  * @retval SHARE_EACCES   the handle `to` is read-only
- * @retval SHARE_ENOTSUP  the stream is being captured, and the copy is none that is enqueued
+ * @retval SHARE_ENOTSUP  the stream is being captured
  * @retval SHARE_ENOMEM   there is no memory for a copy through host memory
  * @retval SHARE_EDEVICE  a device failed
  */
