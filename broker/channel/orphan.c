@@ -500,13 +500,15 @@ bool orphans_make(struct member *producer, int *budget)
 	if (p->orphans_made || p->transient || !channel_has_copies(&ch->shape, ch->layout) ||
 	    ch->broker->has_ended || MUTATION(make_no_orphans))
 		return true;
+	/* each is looked at once: it may be one that is lost, which is counted */
 	for (; member_next_ticket(producer, &p->next_orphan); p->next_orphan++, --*budget) {
-		if (*budget > 0 && !make(producer, p->next_orphan, budget)) {
-			client_lose(producer->client, -ENOMEM);
-			*budget = BUDGET_NO_MEMORY;
-		}
 		if (*budget <= 0)
 			return false;
+		if (!make(producer, p->next_orphan, budget)) {
+			client_lose(producer->client, -ENOMEM);
+			*budget = BUDGET_NO_MEMORY;
+			return false;
+		}
 	}
 	sort_waiting(p);
 	p->orphans_made = true;
