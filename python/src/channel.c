@@ -164,10 +164,11 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	struct source *source = NULL;
 	share_channel *ch;
 	struct wait w;
-	int r, again = 0, give = 0;
+	int r, again = 0, gives = 0;
+	bool give;
 
 	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[4]) ||
-	    (given[5] && (give = PyObject_IsTrue(given[5])) < 0) ||
+	    (given[5] && (gives = PyObject_IsTrue(given[5])) < 0) ||
 	    !outgoing_begin(&out, self->buffers, given[0], given[1], given[2]))
 		return NULL;
 	if (out.array)
@@ -185,7 +186,7 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	}
 	/* Only the single user of an array can give it away. Otherwise it is sent, and the message
 	 * has its own reference. */
-	give = give && out.array && out.n == 0 && out.array->users == 1 && !out.array->borrowed &&
+	give = gives && out.array && out.n == 0 && out.array->users == 1 && !out.array->borrowed &&
 	       !out.array->recorded && !out.array->closed;
 	/* The array counts as closed meanwhile, so that nobody begins to use it while it is being
 	 * sent. */
@@ -207,7 +208,7 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	handle_leave(&self->handle, r);
 	if (!outgoing_end(&out, r))
 		return NULL;
-	if (given[5] && given[5] != Py_False && !give && given[0] && given[0] != Py_None)
+	if (gives && !give && given[0] && given[0] != Py_None)
 		return release(given[0]);
 	Py_RETURN_NONE;
 }

@@ -87,6 +87,16 @@ def test_what_is_given_is_given_up(pool, pair):
         rx.recv(5).ack()
 
 
+def test_only_what_is_true_gives_them_up(pool, pair):
+    tx, rx = pair
+    a = pool.array(np.arange(3))
+    for give in (0, None, False, [], np.False_):
+        for sent in (a, [a, a]):
+            tx.send(sent, give=give)
+            assert not a.closed
+            rx.recv(5).ack()
+
+
 def test_many_are_sent_at_once(pool, pair):
     tx, rx = pair
     a, named = pool.array(np.arange(3)), sample(pool)
