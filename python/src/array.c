@@ -266,11 +266,16 @@ static int order(share_client *c, int ordinal, void *before, void *after)
 
 bool array_order(struct array *a, void *stream)
 {
+	if (!a->on_gpu || (a->stream == stream && !a->recorded))
+		return array_is_usable(a);
+	return array_order_any(a, stream);
+}
+
+bool array_order_any(struct array *a, void *stream)
+{
 	share_client *c;
 	int r = 0, ordinal;
 
-	if (!a->on_gpu || (a->stream == stream && !a->recorded))
-		return array_is_usable(a);
 	if (!array_enter(a))
 		return false;
 	c = a->client->handle.p; /* the array is a user of this handle */

@@ -160,7 +160,7 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	PyObject *given[6];
 	share_outgoing raw;
 	struct outgoing out;
-	struct stream stream, home = {NULL, NULL};
+	struct stream stream, home;
 	struct source *source = NULL;
 	share_channel *ch;
 	struct wait w;
@@ -171,11 +171,11 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	    (given[5] && (gives = PyObject_IsTrue(given[5])) < 0) ||
 	    !outgoing_begin(&out, self->buffers, given[0], given[1], given[2]))
 		return NULL;
-	if (out.array)
-		home = array_home(out.array);
+	home = outgoing_home(&out);
 	/* Bytes are copied at once. Only memory can have work on a stream that the caller did not
 	 * name. */
-	if (!stream_from(given[3], self->on_gpu && out.array, -1, home, &stream)) {
+	if (!stream_from(given[3], self->on_gpu && out.array, -1, home, &stream) ||
+	    (!given[3] && stream.p == home.p && !outgoing_order(&out, stream.p))) {
 		outgoing_end(&out, 0);
 		return NULL;
 	}

@@ -310,8 +310,10 @@ int64_t array_bytes(const struct array *a);
  * buffer. */
 void array_tensor(const struct array *a, share_tensor *t);
 int array_ordinal(struct array *a);
-/* Makes work on @stream wait for the work on the array so far. Returns false with an exception. */
+/* Makes work on @stream wait for the work on the array so far. Returns false with an exception.
+ * array_order() does nothing for host memory, which has HostStreams. */
 bool array_order(struct array *a, void *stream);
+bool array_order_any(struct array *a, void *stream);
 bool array_check(PyObject *o); /* sets TypeError if it is no Array */
 /* Reads a shape from a tuple, a list or one number. Returns the number of dimensions, or -1 with an
  * exception. */
@@ -389,6 +391,10 @@ struct outgoing {
 bool outgoing_begin(struct outgoing *o, uint32_t most, PyObject *array, PyObject *meta,
 		    PyObject *data);
 bool outgoing_end(struct outgoing *o, int r); /* as handle_leave() */
+/* The stream on which the work on the Array is ordered, of several one of theirs, which
+ * outgoing_order() makes wait for the work on the others. That returns false with an exception. */
+struct stream outgoing_home(const struct outgoing *o);
+bool outgoing_order(const struct outgoing *o, void *stream);
 /* As the library has it; @o stays. */
 share_outgoing outgoing_raw(const struct outgoing *o);
 

@@ -427,9 +427,10 @@ static bool make_rest(struct message *m, struct several *s)
 	const char *name;
 	size_t size;
 
-	if (m->rest || n < 2)
+	if (n < 2 || m->n_rest == n - 1)
 		return true;
-	m->rest = malloc((n - 1) * sizeof(struct array *));
+	if (!m->rest)
+		m->rest = malloc((n - 1) * sizeof(struct array *));
 	if (!m->rest) {
 		PyErr_NoMemory();
 		return false;
@@ -439,6 +440,8 @@ static bool make_rest(struct message *m, struct several *s)
 	for (uint32_t i = 1; i < n; i++) {
 		if (!s || !several_next(s, &name, &size, &t))
 			describe_bytes(m->m.buffers[i], &t);
+		if (i <= m->n_rest) /* there was no memory for those behind it */
+			continue;
 		m->rest[i - 1] = array_of_message(m, m->m.buffers[i], &t);
 		if (!m->rest[i - 1])
 			return false;
@@ -447,14 +450,14 @@ static bool make_rest(struct message *m, struct several *s)
 	return true;
 }
 
-/* @first and those of the message behind it, as they were sent. */
-static PyObject *collect(struct message *m, PyObject *first, struct several *s)
+/* Puts @first and those of the message behind it into @all, as they were sent. Its sender may have
+ * written anything for a name. */
+static bool collect(struct message *m, PyObject *first, struct several *s, PyObject *all)
 {
-	PyObject *all = s && s->named ? PyDict_New() : PyList_New(0);
 	share_tensor t;
 	const char *name;
 	size_t size;
-	int r = all ? 0 : -1;
+	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < m->m.n_buffers; i++) {
 		PyObject *array = i == 0 ? first : (PyObject *)m->rest[i - 1], *key;
@@ -464,32 +467,37 @@ static PyObject *collect(struct message *m, PyObject *first, struct several *s)
 			continue;
 		}
 		several_next(s, &name, &size, &t);
-		key = PyUnicode_FromStringAndSize(name, (Py_ssize_t)size);
+		key = PyUnicode_DecodeUTF8(name, (Py_ssize_t)size, "replace");
 		r = key ? PyDict_SetItem(all, key, array) : -1;
 		Py_XDECREF(key);
 	}
-	if (r == 0)
-		return all;
-	Py_XDECREF(all);
-	return NULL;
+	return r == 0;
 }
 
 static PyObject *get_arrays(PyObject *o, void *ignored)
 {
 	struct message *m = (struct message *)o;
-	struct several s = {.n = 0}, at = s, *described = NULL;
-	PyObject *first, *all = NULL;
+	struct several s = {.n = 0}, at, *described = NULL;
+	PyObject *first, *all;
+	bool good;
 
-	first = get_array(o, ignored);
-	if (!first)
+	if (!is_usable(m))
 		return NULL;
 	if (look_several(m, &s) && extent_several(m, s) > 0)
 		described = &at;
-	at = s;
-	if (make_rest(m, described)) {
-		at = s;
-		all = collect(m, first, described);
+	/* Nothing of the message is taken before this, as it may collect garbage, whose finalizers
+	 * may give the message up. */
+	all = described && s.named ? PyDict_New() : PyList_New(0);
+	first = all ? get_array(o, ignored) : NULL;
+	if (!first) {
+		Py_XDECREF(all);
+		return NULL;
 	}
+	at = s;
+	good = make_rest(m, described);
+	at = s;
+	if (!good || !collect(m, first, described, all))
+		Py_CLEAR(all);
 	Py_DECREF(first);
 	return all;
 }

@@ -240,6 +240,26 @@ bool outgoing_end(struct outgoing *o, int r)
 	return good;
 }
 
+/* Not NULL, if any of them has another: with host memory the calling thread would have to wait. */
+struct stream outgoing_home(const struct outgoing *o)
+{
+	for (uint32_t i = 0; i < o->n; i++)
+		if (o->arrays[i]->stream)
+			return array_home(o->arrays[i]);
+	return o->array ? array_home(o->array) : (struct stream){NULL, NULL};
+}
+
+bool outgoing_order(const struct outgoing *o, void *stream)
+{
+	for (uint32_t i = 0; i < o->n; i++) {
+		struct array *a = o->arrays[i];
+
+		if (a->stream != stream && (a->stream || a->on_gpu) && !array_order_any(a, stream))
+			return false;
+	}
+	return true;
+}
+
 share_outgoing outgoing_raw(const struct outgoing *o)
 {
 	share_outgoing raw = SHARE_OUTGOING_INIT;
