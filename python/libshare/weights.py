@@ -213,7 +213,8 @@ class Publication:
         return Weights(_tensors_of(self._manifest, parts), self.client, self.name, 0, metadata)
 
     def publish(self, *, persistent: bool = False) -> int:
-        """Makes the name lead to them in place of the version before, and returns the version. An error has changed nothing."""
+        """Makes the name lead to them in place of the version before, and returns the version. An error has changed nothing,
+        unless the name leads to them by then: ^C, or the loss of the connection, may come as the broker answers."""
         *parts, last = self._arrays
         made: list[str] = []
         try:
@@ -226,7 +227,7 @@ class Publication:
                 array.publish(made[-1], persistent=persistent, mode="r")
             version, old = self._replace(last, persistent)
         except BaseException:
-            self._unpublish(made)
+            self._unpublish(made[:1] if self._is_published(last) else made)
             raise
         # whoever found the old version and not yet all of its parts looks again
         self._unpublish(made[:1] + old)
@@ -267,6 +268,9 @@ class Publication:
                     parts.append((prefix, n.name))
         # a publisher whose buffer the name leads to has got through
         return version, [name for prefix, name in parts if publishers.get(prefix, buffer) == buffer]
+
+    def _is_published(self, last: Array) -> bool:
+        return any(n.name == self.name and n.buffer == last.id for n in self.client.names(self.name))
 
     def _unpublish(self, names: Iterable[str]) -> None:
         for name in names:

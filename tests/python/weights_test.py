@@ -141,6 +141,31 @@ def test_publishers_at_the_same_time_leave_the_weights_of_one(client, pool, monk
             client.unpublish("model")
 
 
+def test_who_is_interrupted_as_the_broker_answers_has_published_all(client, pool, monkeypatch):
+    monkeypatch.setitem(libshare.weights._PART_MAX, "host", (1 << 20) + 512)
+    publish = libshare.Array.publish
+    weights = [{f"{n}": np.full(400, i, np.uint8) for n in range(5)} for i in range(3)]
+
+    def interrupted(array, name, **options):
+        publish(array, name, **options)
+        if name == where or name.endswith(where):
+            raise KeyboardInterrupt
+
+    publish_weights(pool, "model", weights[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(libshare.Array, "publish", interrupted)
+        for where, i in (("/~", 0), ("/0", 0), ("/3", 0), ("model", 1)):
+            with pytest.raises(KeyboardInterrupt):
+                publish_weights(pool, "model", weights[1])
+            same(attach_weights(client, "model"), weights[i])
+            prefixes = {n.name.rpartition("/")[0] for n in client.names("model.parts/")}
+            assert len(prefixes) == 1 + i and not any(n.name.endswith("~") for n in client.names("model.parts/"))
+    # what nobody needs any more goes with the next one
+    publish_weights(pool, "model", weights[2])
+    same(attach_weights(client, "model"), weights[2])
+    assert len(client.names("model.parts/")) == 4
+
+
 def test_many_publishers_and_a_reader_meet_all_of_one_version(client, pool, monkeypatch):
     monkeypatch.setitem(libshare.weights._PART_MAX, "host", (1 << 20) + 4096)
 
