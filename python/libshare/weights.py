@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import index
 from typing import Any
 
+from ._client import Name
 from ._core import Array, Client, Pool
 from ._dtype import code
 from ._errors import BusyError, DeniedError, Error, ExistsError, NotFoundError
@@ -256,8 +257,7 @@ class Publication:
         version, buffer, all_parts = 0, None, f"{self.name}.parts/"
         publishers: dict[str, int] = {}
         parts: list[tuple[str, str]] = []
-        known = self.client.names(self.name) if len(self.name.encode()) <= _NAME_MAX else []
-        for n in known:  # in byte order: the name, its parts, and after those of each their publisher's
+        for n in self._names():  # in byte order: the name, its parts, and after those of each their publisher's
             if n.name == self.name:
                 version, buffer = n.version, n.buffer
             elif n.name.startswith(all_parts):
@@ -270,7 +270,11 @@ class Publication:
         return version, [name for prefix, name in parts if publishers.get(prefix, buffer) == buffer]
 
     def _is_published(self, last: Array) -> bool:
-        return any(n.name == self.name and n.buffer == last.id for n in self.client.names(self.name))
+        return any(n.name == self.name and n.buffer == last.id for n in self._names())
+
+    def _names(self) -> list[Name]:
+        """The name and those that start with it. A name that is too long to be one has none."""
+        return self.client.names(self.name) if len(self.name.encode()) <= _NAME_MAX else []
 
     def _unpublish(self, names: Iterable[str]) -> None:
         for name in names:
