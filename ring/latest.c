@@ -87,19 +87,21 @@ void ring_pass_over_old(struct ring_producer *p)
 		pass_over(p, p->lanes[0].tail - 1);
 }
 
-bool ring_pass_over_for_ticket(struct ring_producer *p)
+bool ring_pass_over_for_tickets(struct ring_producer *p, uint32_t tickets)
 {
 	uint64_t tail = p->lanes[0].tail;
 	const struct ring_ticket *t;
+	uint16_t ticket;
 
 	ring_pass_over(p);
 	if (p->consumers.latest == 0 || tail == 0)
 		return false;
 	if (p->lists[LIST_DONE].n > 0)
 		return true;
-	t = &p->tickets[p->lanes[0].tickets[(tail - 1) & p->mask]];
+	ticket = p->lanes[0].tickets[(tail - 1) & p->mask];
+	t = &p->tickets[ticket];
 	if (t->list == 0 && t->sequence == tail - 1 && (t->pending & ~p->consumers.latest) == 0 &&
-	    !ring_is_history(p, t))
+	    !ring_is_history(p, t) && p->n_free + ring_count_tickets(p, ticket) >= tickets)
 		pass_over(p, tail);
 	return p->lists[LIST_DONE].n > 0;
 }

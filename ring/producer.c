@@ -275,13 +275,10 @@ static inline __attribute__((always_inline)) int find_place(struct ring_producer
 		}
 	}
 	if (p->full.for_tickets) {
-		p->full.comes_back = ring_pass_over_for_ticket(p);
-		if ((ring_drops(p) || ring_is_deserted_broadcast(p)) &&
-		    p->lists[LIST_DONE].n == 0 &&
-		    (tickets == 1 || p->shape.mode != CHANNEL_BROADCAST ||
-		     ring_could_have_tickets(p, tickets)))
-			ring_drop_for_ticket(p);
-		/* of several, more have to give way than one */
+		p->full.comes_back = ring_pass_over_for_tickets(p, tickets);
+		if ((ring_drops(p) || ring_is_deserted_broadcast(p)) && p->lists[LIST_DONE].n == 0)
+			ring_drop_for_tickets(p, target, tickets);
+		/* of several, some may have been done before others could be dropped */
 		p->full.comes_back |= tickets > 1 && p->lists[LIST_DONE].n > 0;
 		return -EAGAIN;
 	}

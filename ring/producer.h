@@ -313,13 +313,13 @@ static inline void ring_pass_over(struct ring_producer *p)
 	if (p->consumers.latest != 0)
 		ring_pass_over_old(p);
 }
-/* All tickets are in use: the latest goes, too, if one comes back by that. Whether one does. */
-bool ring_pass_over_for_ticket(struct ring_producer *p);
+/* So many tickets are not free: the latest goes, too, if they are by that. Whether one comes back.
+ */
+bool ring_pass_over_for_tickets(struct ring_producer *p, uint32_t tickets);
 /* Those that get the latest alone, and have no more of it than they may. */
 uint64_t ring_who_is_modest(struct ring_producer *p);
-/* All tickets are in use: drops what no one has taken, so that reclaiming gives one back. */
-void ring_drop_for_ticket(struct ring_producer *p);
-/* Broadcast: whether so many tickets would be free if all that no one has were dropped. */
-bool ring_could_have_tickets(struct ring_producer *p, uint32_t tickets);
+/* So many tickets are not free: drops what no one has taken, so that they are when that is
+ * reclaimed. Nothing, if they would not be, or if @target would get no message nevertheless. */
+void ring_drop_for_tickets(struct ring_producer *p, uint32_t target, uint32_t tickets);
 
 #endif

@@ -251,18 +251,7 @@ static void drop_in_lanes(struct ring_producer *p)
 		drop(p, oldest, oldest_in(p, oldest));
 }
 
-bool ring_could_have_tickets(struct ring_producer *p, uint32_t tickets)
-{
-	uint32_t n = p->n_free;
-
-	(void)oldest_in(p, 0); /* how far all have got */
-	for (uint16_t t = p->lists[0].first; t != TICKET_NONE; t = p->tickets[t].next)
-		if (would_be_free(p, 0, p->tickets[t].sequence))
-			n += ring_count_tickets(p, t);
-	return n >= tickets;
-}
-
-void ring_drop_for_ticket(struct ring_producer *p)
+static void drop_oldest(struct ring_producer *p)
 {
 	if (ring_is_deserted_broadcast(p)) {
 		drop_for_nobody(p);
@@ -278,6 +267,87 @@ void ring_drop_for_ticket(struct ring_producer *p)
 			return;
 		}
 	drop_in_lanes(p);
+}
+
+/* Of a lane the oldest goes before the next. */
+static uint32_t count_droppable(struct ring_producer *p, uint32_t lane)
+{
+	const struct ring_lane *l = &p->lanes[lane];
+	uint32_t n = 0;
+
+	for (uint64_t at = oldest_in(p, lane); at < l->tail && would_be_free(p, lane, at); at++)
+		n += ring_count_tickets(p, l->tickets[at & p->mask]);
+	return n;
+}
+
+/* Whether so many tickets would be free if all were dropped that can be. */
+static bool could_have_tickets(struct ring_producer *p, uint32_t tickets)
+{
+	uint32_t n = p->n_free;
+
+	if (p->shape.mode == CHANNEL_BROADCAST) {
+		(void)oldest_in(p, 0); /* how far all have got */
+		for (uint16_t t = p->lists[0].first; t != TICKET_NONE; t = p->tickets[t].next)
+			if (would_be_free(p, 0, p->tickets[t].sequence))
+				n += ring_count_tickets(p, t);
+		return n >= tickets;
+	}
+	for (uint16_t t = p->lists[LIST_BACKLOG].first; t != TICKET_NONE; t = p->tickets[t].next)
+		if (p->tickets[t].pending == 0)
+			n += ring_count_tickets(p, t);
+	for (uint64_t who = p->consumers.admitted; who; who &= who - 1)
+		n += count_droppable(p, (uint32_t)__builtin_ctzll(who));
+	return n >= tickets;
+}
+
+static bool is_there(const struct ring_producer *p, uint32_t target)
+{
+	return target < p->shape.consumers && p->consumers.admitted & RING_BIT(target);
+}
+
+/* Direct. Nobody gets more of the tickets than `depth`: a consumer that does not acknowledge keeps
+ * its own messages, not those of others. */
+static bool has_place(struct ring_producer *p, uint32_t target)
+{
+	if (p->peers[target].load >= p->shape.depth)
+		for (uint16_t t = p->lists[target].first, next; t != TICKET_NONE; t = next) {
+			next = p->tickets[t].next;
+			ring_observe(p, t, false);
+		}
+	return p->peers[target].load < p->shape.depth && ring_has_room(p, target);
+}
+
+/* Perhaps when its oldest is dropped. */
+static bool could_have_place(struct ring_producer *p, uint32_t target)
+{
+	return is_there(p, target) &&
+	       (has_place(p, target) || oldest_in(p, target) < p->lanes[target].tail);
+}
+
+/* With those of what only has to be reclaimed. */
+static uint32_t count_free(const struct ring_producer *p)
+{
+	uint32_t n = p->n_free;
+
+	for (uint16_t t = p->lists[LIST_DONE].first; t != TICKET_NONE; t = p->tickets[t].next)
+		n += ring_count_tickets(p, t);
+	return n;
+}
+
+/* One is worth what it gives back at once; of several, none is while they do not suffice. */
+void ring_drop_for_tickets(struct ring_producer *p, uint32_t target, uint32_t tickets)
+{
+	if (p->shape.mode == CHANNEL_DIRECT && !could_have_place(p, target))
+		return;
+	if (tickets > 1 && !could_have_tickets(p, tickets) && !MUTATION(drop_in_vain))
+		return;
+	while (count_free(p) < tickets) {
+		uint32_t before = p->lists[LIST_DONE].n;
+
+		drop_oldest(p);
+		if (p->lists[LIST_DONE].n == before)
+			return;
+	}
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -318,21 +388,11 @@ static int find_in_queue(struct ring_producer *p, uint32_t *lane)
 	return 0;
 }
 
-/* Nobody gets more of the tickets than `depth`: a consumer that does not acknowledge keeps its own
- * messages, not those of others. */
 static int find_for_one(struct ring_producer *p, uint32_t target)
 {
-	struct ring_list *l;
-
-	if (target >= p->shape.consumers || !(p->consumers.admitted & RING_BIT(target)))
+	if (!is_there(p, target))
 		return -ENOENT;
-	l = &p->lists[target];
-	if (p->peers[target].load >= p->shape.depth)
-		for (uint16_t t = l->first, next; t != TICKET_NONE; t = next) {
-			next = p->tickets[t].next;
-			ring_observe(p, t, false);
-		}
-	if (p->peers[target].load < p->shape.depth && ring_has_room(p, target))
+	if (has_place(p, target))
 		return 0;
 	if (!ring_drops(p))
 		return -EAGAIN;

@@ -141,6 +141,27 @@ Test(ring_drop, a_queue_whose_tickets_are_in_use_drops_the_oldest_of_all)
 	cr_assert_eq(message_lost, 0);
 }
 
+/* Whoever has as many as it may have is in the way of its next one, and not what others have not
+ * taken. Nor does anything go for who is not there. */
+Test(ring_drop, nothing_is_dropped_of_others_for_one_that_gets_no_more)
+{
+	rig(CHANNEL_DIRECT, SHARE_FULL_DROP, 2);
+	for (uint64_t i = 0; i < 4; i++) {
+		sends_to(i, 0);
+		receives(0, i); /* and keeps it */
+		sends_to(10 + i, 1);
+	}
+	cr_assert_eq(try_send(0, 4, 0), -EAGAIN);
+	cr_assert_eq(try_send(0, 4, 2), -EAGAIN);
+	nothing_comes_back();
+	cr_assert_eq(stats().dropped, 0);
+	cr_assert_eq(try_send(0, 14, 1), -EAGAIN);
+	comes_back(10);
+	sends_to(14, 1);
+	receives(1, 11);
+	cr_assert_eq(message_lost, 1);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* At the same moment                                                                          */
 

@@ -161,6 +161,63 @@ Test(ring_several_queue, as_many_go_as_it_takes_where_the_oldest_are_dropped)
 	cr_assert_gt(stats().dropped, 40);
 }
 
+/* What its consumer holds is in the way of it, and does not go. */
+Test(ring_several_queue, nothing_is_dropped_for_what_finds_no_room_nevertheless)
+{
+	struct ring_message held[5];
+
+	queue(SHARE_FULL_DROP, 1);
+	for (uint64_t number = 1; number <= 5; number++) {
+		sends(number);
+		receives(0, number);
+		held[number - 1] = message;
+	}
+	for (uint64_t number = 6; number <= 8; number++)
+		sends(number);
+	for (int turn = 0; turn < 10; turn++) {
+		cr_assert_eq(try_send_several(9, MOST), -EAGAIN);
+		cr_assert_not(ring_producer_has_made_way(producers[0]));
+		nothing_comes_back();
+	}
+	cr_assert_eq(stats().dropped, 0);
+	/* with the one that comes back now they suffice, and all go in one step */
+	acks_this(0, &held[0], 0, false);
+	so_many_come_back(1);
+	cr_assert_eq(try_send_several(9, MOST), -EAGAIN);
+	cr_assert(ring_producer_has_made_way(producers[0]));
+	so_many_come_back(3);
+	sends_several(9, MOST);
+	cr_assert_eq(stats().dropped, 3);
+	receives_several(0, 9, MOST);
+	cr_assert_eq(message_lost, 3);
+}
+
+/* The same of what waits for a consumer; what one who was left behind may use is in the way. */
+Test(ring_several_queue, what_waits_is_not_dropped_in_vain)
+{
+	queue(SHARE_FULL_DROP, 1);
+	for (uint64_t number = 1; number <= 2; number++) {
+		sends_several(number, 4 - (uint32_t)number);
+		receives_several(0, number, 4 - (uint32_t)number);
+	}
+	ring_producer_dismiss(producers[0], 0, false);
+	sends_several(3, 2);
+	sends_several(4, 1);
+	for (int turn = 0; turn < 10; turn++) {
+		cr_assert_eq(try_send_several(5, MOST), -EAGAIN);
+		nothing_comes_back();
+	}
+	cr_assert_eq(stats().dropped, 0);
+	cr_assert_eq(try_send_several(5, 3), -EAGAIN);
+	so_many_come_back(2);
+	sends_several(5, 3);
+	cr_assert_eq(stats().dropped, 2);
+	consumer_comes(1, false);
+	receives_again(1, 1, 3, 2);
+	receives_again(1, 2, 2, 2);
+	receives_again(1, 5, 3, 1);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* From its copy, when the producer is gone                                                    */
 

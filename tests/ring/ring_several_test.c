@@ -148,6 +148,31 @@ Test(ring_several, nothing_is_dropped_for_what_finds_no_room_nevertheless)
 	sends_several(9, 3);
 }
 
+/* The latest stays for who gets it alone, as long as something else is in the way all the same. */
+Test(ring_several, the_latest_does_not_give_way_in_vain)
+{
+	several_rig(SHARE_FULL_BLOCK, 1);
+	latest_comes(1, false);
+	for (uint64_t number = 1; number <= 5; number++) {
+		sends(number);
+		receives(0, number); /* and keeps it */
+	}
+	sends_several(6, 2);
+	receives_several(0, 6, 2);
+	acks_several(0, 0);
+	for (int turn = 0; turn < 10; turn++) {
+		nothing_comes_back();
+		cr_assert_eq(try_send_several(7, MOST), -EAGAIN);
+		cr_assert_not(ring_producer_has_made_way(producers[0]));
+	}
+	cr_assert_not(ring_consumer_is_empty(consumers[1], 0));
+	cr_assert_eq(try_send_several(7, 3), -EAGAIN);
+	cr_assert(ring_producer_has_made_way(producers[0]));
+	several_come_back(6, 2);
+	sends_several(7, 3);
+	receives_several(1, 7, 3);
+}
+
 Test(ring_several, who_comes_later_gets_those_that_are_kept)
 {
 	shape.history = 1;
