@@ -12,14 +12,10 @@
  */
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
@@ -35,7 +31,7 @@ static const uint64_t sizes[] = {4 * KIB, MIB, 1024 * MIB};
 struct owner {
 	share_client *client;
 	share_pool *adopted, *host;
-	int other;
+	struct other other;
 };
 
 /* ------------------------------------------------------------------------------------------- */
@@ -56,30 +52,26 @@ static void read_one(share_client *c)
 	must(share_release(b, NULL), "share_release");
 }
 
-static void serve(int other)
+static void serve(void *data)
 {
-	char address[256], turn;
-	share_client *c;
+	const struct owner *o = data;
+	share_client *c = other_connect(&o->other);
+	char turn;
 
-	must_system(recv(other, address, sizeof(address), 0) > 0, "receive the address");
-	must(share_connect(address, &c), "share_connect");
-	while (recv(other, &turn, 1, 0) == 1) {
+	while (other_is_asked(&o->other, &turn, 1)) {
 		read_one(c);
-		must_system(send(other, &turn, 1, MSG_NOSIGNAL) == 1, "say that it was read");
+		other_done(&o->other);
 	}
 	share_disconnect(c);
-	_exit(0);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
 static void hand_over(const struct owner *o, share_buffer *b)
 {
-	char turn = 0;
-
 	must(share_publish(b, NAME, NULL), "share_publish");
-	must_system(send(o->other, &turn, 1, MSG_NOSIGNAL) == 1, "give the turn");
-	must_system(recv(o->other, &turn, 1, 0) == 1, "get the turn");
+	other_done(&o->other);
+	other_wait(&o->other);
 }
 
 static void end(const struct owner *o, share_buffer *b)
@@ -166,31 +158,15 @@ static share_pool *make_pool(share_client *c, const char *kind)
 void bench_adopt(const struct run *run)
 {
 	struct owner o;
-	const char *address;
-	int pair[2];
-	pid_t pid;
 
-	/* This process forks before it has threads. */
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	pid = fork();
-	must_system(pid >= 0, "fork");
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		serve(pair[1]);
-	}
-	close(pair[1]);
-	o.other = pair[0];
+	other_start(&o.other, serve, &o);
 	must(share_connect("embedded", &o.client), "share_connect");
-	address = share_address(o.client);
-	must_system(send(o.other, address, strlen(address) + 1, MSG_NOSIGNAL) > 0,
-		    "send the address");
+	other_tell_address(&o.other, o.client);
 	o.adopted = make_pool(o.client, "adopted");
 	o.host = make_pool(o.client, "host");
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		measure(run, &o, sizes[i]);
-	close(o.other);
-	waitpid(pid, NULL, 0);
+	other_end(&o.other);
 	share_pool_close(o.host);
 	share_pool_close(o.adopted);
 	share_disconnect(o.client);

@@ -131,6 +131,39 @@ static inline double now_us(void)
 }
 
 /* ------------------------------------------------------------------------------------------- */
+/* other.c: a second process                                                                   */
+
+/*
+ * The other process of a benchmark, which does what the first one tells it over a socket. It is
+ * forked, so it is started before this process has threads or uses the driver.
+ */
+struct other {
+	pid_t pid;
+	int socket; /* of whoever looks at it; packets */
+};
+
+/* Starts a process that calls serve(@data) and ends; it also ends with this one. @o is its own as
+ * well, with its end of the socket. */
+void other_start(struct other *o, void (*serve)(void *data), void *data);
+/* Waits for its end. serve() returns when other_is_asked() does not return true any more. */
+void other_end(const struct other *o);
+
+/* Both processes say and hear packets of one size. Whoever does not get what was to be heard ends
+ * its program. */
+void other_tell(const struct other *o, const void *what, size_t size);
+void other_hear(const struct other *o, void *what, size_t size);
+/* Says nothing but that something is done, and waits for that. */
+void other_done(const struct other *o);
+void other_wait(const struct other *o);
+/* Returns false if the first process has ended this one. */
+bool other_is_asked(const struct other *o, void *what, size_t size);
+
+/* Tells the other process where the broker of @c is, and connects there. */
+void other_tell_address(const struct other *o, share_client *c);
+/* Ends the process if there is nothing to measure. */
+share_client *other_connect(const struct other *o);
+
+/* ------------------------------------------------------------------------------------------- */
 /* rpc.c: where processes run, and the floor of everything that is said over a socket           */
 
 enum placement { ANYWHERE, APART, TOGETHER, PLACEMENTS };
@@ -153,16 +186,10 @@ struct exchange {
 	uint32_t request, reply;
 };
 
-/* A connection by a SOCK_SEQPACKET socket to a process that does nothing but answer. */
-struct ping_pong {
-	int socket;
-	pid_t pid;
-};
-
-void ping_pong_start(struct ping_pong *p);
-void ping_pong_stop(struct ping_pong *p);
+/* Starts a process that does nothing but answer. */
+void ping_pong_start(struct other *o);
 /* Plays the exchanges, one after the other. */
-void ping_pong_play(const struct ping_pong *p, const struct exchange *exchanges, size_t n);
+void ping_pong_play(const struct other *o, const struct exchange *exchanges, size_t n);
 
 /* Returns the size of the packet that the library or the broker would send for @m. */
 uint32_t packet_size(const struct wire_message *m);

@@ -14,13 +14,8 @@
  * measures it).
  */
 
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <share/channel.h>
@@ -45,8 +40,8 @@ struct board {
 
 struct crowd {
 	struct board *board;
-	pid_t pids[CONSUMERS];
-	int sockets[CONSUMERS];
+	struct other consumers[CONSUMERS];
+	unsigned n; /* of them that there are */
 	share_client *client;
 	share_pool *pool;
 	share_buffer *buffer;
@@ -91,11 +86,12 @@ static void receive_turn(share_channel *ch)
 	must(share_ack_many(messages, n, NULL), "share_ack_many");
 }
 
-static void obey(share_client *c, struct board *board, int other, const struct order *o)
+static void obey(share_client *c, struct board *board, const struct other *other,
+		 const struct order *o)
 {
 	share_channel *ch = open_channel(c, SHARE_CONSUMER, o->consumers);
 
-	must_system(send(other, "", 1, MSG_NOSIGNAL) == 1, "answer");
+	other_done(other);
 	for (uint32_t i = 0; i < o->turns; i++) {
 		word_sleep(&board->go, o->go + i);
 		receive_turn(ch);
@@ -107,37 +103,19 @@ static void obey(share_client *c, struct board *board, int other, const struct o
 	share_channel_close(ch);
 }
 
-static void serve(struct board *board, int other)
+static void serve(void *data)
 {
+	const struct crowd *c = data;
+	const struct other *self = &c->consumers[c->n];
 	share_client *client;
-	char address[256];
 	struct order o;
 
-	if (recv(other, address, sizeof(address), 0) <= 0)
-		_exit(0);
-	must(share_connect(address, &client), "share_connect");
-	while (recv(other, &o, sizeof(o), 0) == sizeof(o))
-		obey(client, board, other, &o);
+	for (unsigned i = 0; i < c->n; i++) /* else those would see no end */
+		close(c->consumers[i].socket);
+	client = other_connect(self);
+	while (other_is_asked(self, &o, sizeof(o)))
+		obey(client, c->board, self, &o);
 	share_disconnect(client);
-	_exit(0);
-}
-
-static void start_consumer(struct crowd *c, unsigned i)
-{
-	int pair[2];
-
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	c->pids[i] = fork();
-	must_system(c->pids[i] >= 0, "fork");
-	if (c->pids[i] == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (unsigned k = 0; k < i; k++) /* else those would see no end */
-			close(c->sockets[k]);
-		close(pair[0]);
-		serve(c->board, pair[1]);
-	}
-	close(pair[1]);
-	c->sockets[i] = pair[0];
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -180,12 +158,10 @@ static void measure(const struct run *run, struct crowd *c, unsigned consumers, 
 	static uint32_t turns; /* taken so far */
 	struct order o = {consumers, rounds * n + 1, turns + 1};
 	share_channel *ch = open_channel(c->client, SHARE_PRODUCER, consumers);
-	char byte;
 
 	for (unsigned i = 0; i < consumers; i++) {
-		must_system(send(c->sockets[i], &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o),
-			    "send an order");
-		must_system(recv(c->sockets[i], &byte, 1, 0) == 1, "a consumer has ended");
+		other_tell(&c->consumers[i], &o, sizeof(o));
+		other_wait(&c->consumers[i]);
 	}
 	take_turn(c, ch, ++turns); /* to warm up */
 	for (uint32_t i = 0; i < rounds; i++) {
@@ -227,16 +203,13 @@ static void report(struct series *s)
 static void set_up(struct crowd *c)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
-	const char *address;
 
 	must(share_connect("embedded", &c->client), "share_connect");
 	options.kind = "host";
 	must(share_pool_create(c->client, POOL, &options, &c->pool), "share_pool_create");
 	must(share_alloc(c->pool, 4096, NULL, &c->buffer), "share_alloc");
-	address = share_address(c->client);
 	for (unsigned i = 0; i < CONSUMERS; i++)
-		must_system(send(c->sockets[i], address, strlen(address) + 1, MSG_NOSIGNAL) > 0,
-			    "send the address");
+		other_tell_address(&c->consumers[i], c->client);
 }
 
 void bench_channel_broadcast(const struct run *run)
@@ -244,18 +217,16 @@ void bench_channel_broadcast(const struct run *run)
 	struct series series[N_NUMBERS] = {0};
 	struct crowd c = {.board = shared_memory(sizeof(struct board))};
 
-	for (unsigned i = 0; i < CONSUMERS; i++)
-		start_consumer(&c, i);
+	for (; c.n < CONSUMERS; c.n++)
+		other_start(&c.consumers[c.n], serve, &c);
 	set_up(&c);
 	for (size_t i = 0; i < N_NUMBERS; i++)
 		measure(run, &c, numbers[i], &series[i]);
 	report(series);
 	for (size_t i = 0; i < N_NUMBERS; i++)
 		series_done(&series[i]);
-	for (unsigned i = 0; i < CONSUMERS; i++) {
-		close(c.sockets[i]);
-		waitpid(c.pids[i], NULL, 0);
-	}
+	for (unsigned i = 0; i < CONSUMERS; i++)
+		other_end(&c.consumers[i]);
 	must(share_release(c.buffer, NULL), "share_release");
 	share_pool_close(c.pool);
 	share_disconnect(c.client);

@@ -21,14 +21,9 @@
  * so there may be fewer.
  */
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <share/channel.h>
 
@@ -67,7 +62,7 @@ struct calls {
 
 /* One of the two processes. */
 struct side {
-	int other;
+	struct other other;
 	_Atomic uint32_t *ready; /* how many tensors the second process has finished with */
 	share_client *client;
 	share_pool *pool;
@@ -138,14 +133,15 @@ static void answer(const struct side *s, const struct order *o)
 	}
 }
 
-static void serve(struct side *s)
+static void serve(void *data)
 {
+	struct side *s = data;
 	char why[DRIVER_WHY];
 	struct setup setup;
 	struct order o;
 
-	if (recv(s->other, &setup, sizeof(setup), 0) != sizeof(setup))
-		_exit(0); /* the first process has nothing to measure */
+	if (!other_is_asked(&s->other, &setup, sizeof(setup)))
+		return; /* the first process has nothing to measure */
 	must(share_connect(setup.address, &s->client), "share_connect");
 	if (!driver_start(setup.device, why)) {
 		fprintf(stderr, "share-bench: %s\n", why);
@@ -154,50 +150,20 @@ static void serve(struct side *s)
 	s->stream = driver_stream_create();
 	s->back = open_channel(s, ANSWERS, SHARE_PRODUCER);
 	s->there = open_channel(s, NAME, SHARE_CONSUMER);
-	must_system(send(s->other, "", 1, MSG_NOSIGNAL) == 1, "answer");
-	while (recv(s->other, &o, sizeof(o), 0) == sizeof(o)) {
+	other_done(&s->other);
+	while (other_is_asked(&s->other, &o, sizeof(o))) {
 		struct calls before = count_calls(s), after;
 
 		answer(s, &o);
 		after = count_calls(s);
 		after.signals -= before.signals;
 		after.waits -= before.waits;
-		must_system(send(s->other, &after, sizeof(after), MSG_NOSIGNAL) == sizeof(after),
-			    "answer");
+		other_tell(&s->other, &after, sizeof(after));
 	}
 	share_channel_close(s->there);
 	share_channel_close(s->back);
 	share_disconnect(s->client);
 	driver_stream_destroy(s->stream);
-	_exit(0);
-}
-
-static pid_t start_other(struct side *s)
-{
-	int pair[2];
-	pid_t pid;
-
-	s->ready = shared_memory(sizeof(*s->ready));
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	pid = fork();
-	must_system(pid >= 0, "fork");
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		s->other = pair[1];
-		serve(s);
-	}
-	close(pair[1]);
-	s->other = pair[0];
-	return pid;
-}
-
-static void hear(const struct side *s, void *what, size_t size)
-{
-	if (recv(s->other, what, size, 0) == (ssize_t)size)
-		return;
-	fprintf(stderr, "share-bench: the other process of the benchmark has ended\n");
-	exit(1);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -244,11 +210,11 @@ static void play(const struct side *s, bool spin, uint64_t size, uint32_t n, str
 	struct calls before = count_calls(s), after, theirs;
 
 	atomic_store(s->ready, 0);
-	must_system(send(s->other, &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o), "send an order");
+	other_tell(&s->other, &o, sizeof(o));
 	for (uint32_t i = 0; i < n; i++)
 		hand_over(s, &o, size, i, out);
 	word += n;
-	hear(s, &theirs, sizeof(theirs));
+	other_hear(&s->other, &theirs, sizeof(theirs));
 	after = count_calls(s);
 	if (!out)
 		return;
@@ -343,7 +309,6 @@ static share_pool *set_up(struct side *s)
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	struct setup setup = {.address = ""};
 	share_pool *answers;
-	char byte;
 
 	must(share_connect("embedded", &s->client), "share_connect");
 	s->stream = driver_stream_create();
@@ -357,9 +322,8 @@ static share_pool *set_up(struct side *s)
 	s->there = open_channel(s, NAME, SHARE_PRODUCER);
 	snprintf(setup.address, sizeof(setup.address), "%s", share_address(s->client));
 	snprintf(setup.device, sizeof(setup.device), "%s", driver_device());
-	must_system(send(s->other, &setup, sizeof(setup), MSG_NOSIGNAL) == sizeof(setup),
-		    "send to the other process");
-	hear(s, &byte, 1);
+	other_tell(&s->other, &setup, sizeof(setup));
+	other_wait(&s->other);
 	s->back = open_channel(s, ANSWERS, SHARE_CONSUMER);
 	return answers;
 }
@@ -384,9 +348,9 @@ void bench_channel_gpu(const struct run *run)
 	struct side s = {.client = NULL};
 	char why[DRIVER_WHY];
 	struct torch *torch;
-	pid_t pid;
 
-	pid = start_other(&s); /* before torch: this child must not inherit its pipes */
+	s.ready = shared_memory(sizeof(*s.ready));
+	other_start(&s.other, serve, &s); /* before torch: this child must not inherit its pipes */
 	torch = torch_start();
 	if (driver_start(NULL, why)) {
 		measure_all(run, &s, torch);
@@ -394,8 +358,7 @@ void bench_channel_gpu(const struct run *run)
 		fprintf(stderr, "share-bench: " NAME ": SKIPPED: %s\n", why);
 	}
 	torch_stop(torch);
-	close(s.other);
-	waitpid(pid, NULL, 0);
+	other_end(&s.other);
 	if (s.client) {
 		share_disconnect(s.client);
 		driver_stream_destroy(s.stream);

@@ -11,14 +11,10 @@
  * do, and none is pinned to a core, since most carriers have threads of their own.
  */
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
@@ -105,7 +101,7 @@ struct address {
 
 /* One of the two processes. */
 struct side {
-	int other;
+	struct other other;
 	bool first;
 	share_client *client;
 	struct address address;
@@ -148,14 +144,16 @@ static void answer(struct side *s, const struct order *o)
 	}
 }
 
-static void serve(struct side *s)
+static void serve(void *data)
 {
+	struct side *s = data;
 	struct order o;
 
-	if (recv(s->other, &s->address, sizeof(s->address), 0) != sizeof(s->address))
-		_exit(0);
+	s->first = false;
+	if (!other_is_asked(&s->other, &s->address, sizeof(s->address)))
+		return;
 	must(share_connect(s->address.broker, &s->client), "share_connect");
-	while (recv(s->other, &o, sizeof(o), 0) == sizeof(o)) {
+	while (other_is_asked(&s->other, &o, sizeof(o))) {
 		if (o.what == PLAY) {
 			answer(s, &o);
 			continue;
@@ -164,42 +162,16 @@ static void serve(struct side *s)
 			open_end(s, o.carrier, &shapes[o.shape]);
 		else
 			carriers[o.carrier].carrier->close(s->ends[o.carrier]);
-		must_system(send(s->other, "", 1, MSG_NOSIGNAL) == 1, "answer");
+		other_done(&s->other);
 	}
 	share_disconnect(s->client);
-	_exit(0);
 }
 
 static void tell(const struct side *s, const struct order *o)
 {
-	char done;
-
-	must_system(send(s->other, o, sizeof(*o), MSG_NOSIGNAL) == sizeof(*o), "send an order");
-	if (o->what == PLAY || recv(s->other, &done, 1, 0) == 1)
-		return;
-	fprintf(stderr, "share-bench: the other process of the benchmark has ended\n");
-	exit(1);
-}
-
-static pid_t start_other(struct side *s)
-{
-	int pair[2];
-	pid_t pid;
-
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	pid = fork();
-	must_system(pid >= 0, "fork");
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		s->other = pair[1];
-		s->first = false;
-		serve(s);
-	}
-	close(pair[1]);
-	s->other = pair[0];
-	s->first = true;
-	return pid;
+	other_tell(&s->other, o, sizeof(*o));
+	if (o->what != PLAY)
+		other_wait(&s->other);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -333,25 +305,22 @@ static share_pool *make_pool(share_client *c)
 
 void bench_channel_peers(const struct run *run)
 {
-	struct side s = {.client = NULL};
+	struct side s = {.first = true};
 	const char *temporary = getenv("TMPDIR");
 	share_pool *pool;
-	pid_t pid;
 
-	pid = start_other(&s);
+	other_start(&s.other, serve, &s);
 	must(share_connect("embedded", &s.client), "share_connect");
 	pool = make_pool(s.client);
 	snprintf(s.address.broker, sizeof(s.address.broker), "%s", share_address(s.client));
 	snprintf(s.address.folder, sizeof(s.address.folder), "%s/share-bench-XXXXXX",
 		 temporary ? temporary : "/tmp");
 	must_system(mkdtemp(s.address.folder), "mkdtemp");
-	must_system(send(s.other, &s.address, sizeof(s.address), MSG_NOSIGNAL) > 0,
-		    "send the address");
+	other_tell(&s.other, &s.address, sizeof(s.address));
 	for (uint32_t k = 0; k < N_SHAPES; k++)
 		measure_shape(run, &s, k);
 	rmdir(s.address.folder);
-	close(s.other);
-	waitpid(pid, NULL, 0);
+	other_end(&s.other);
 	share_pool_close(pool);
 	share_disconnect(s.client);
 }

@@ -5,14 +5,9 @@
  * channels, through a service, and through bare memory for the floors.
  */
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <share/service.h>
 
@@ -41,8 +36,7 @@ struct order {
 
 /* One of the two processes. */
 struct channel_side {
-	int other;
-	pid_t pid; /* the other process */
+	struct other other;
 	share_client *client;
 	share_pool *pool;
 	share_channel *channels[CHANNELS];
@@ -301,68 +295,35 @@ static void play(const struct channel_side *s, enum channel_way way, uint32_t n)
 	}
 }
 
-static void serve(struct channel_side *s)
+static void serve(void *data)
 {
-	char address[256];
+	struct channel_side *s = data;
 	struct order o;
 
-	if (recv(s->other, address, sizeof(address), 0) <= 0)
-		_exit(0);
-	must(share_connect(address, &s->client), "share_connect");
+	s->client = other_connect(&s->other);
 	open_channels(s, false);
-	must_system(send(s->other, "", 1, MSG_NOSIGNAL) == 1, "answer");
-	while (recv(s->other, &o, sizeof(o), 0) == sizeof(o)) {
-		must_system(send(s->other, "", 1, MSG_NOSIGNAL) == 1, "answer");
+	other_done(&s->other);
+	while (other_is_asked(&s->other, &o, sizeof(o))) {
+		other_done(&s->other);
 		answer(s, &o);
 	}
 	close_channels(s);
 	share_disconnect(s->client);
-	_exit(0);
-}
-
-static void wait_for_other(const struct channel_side *s)
-{
-	char byte;
-
-	if (recv(s->other, &byte, 1, 0) == 1)
-		return;
-	fprintf(stderr, "share-bench: the other process of the benchmark has ended\n");
-	exit(1);
-}
-
-static void start_other(struct channel_side *s)
-{
-	int pair[2];
-
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	s->pid = fork();
-	must_system(s->pid >= 0, "fork");
-	if (s->pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		s->other = pair[1];
-		serve(s);
-	}
-	close(pair[1]);
-	s->other = pair[0];
 }
 
 struct channel_side *channel_sides_start(void)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	struct channel_side *s = calloc(1, sizeof(*s));
-	const char *address;
 
 	must_system(s, "memory");
 	s->floor = shared_memory(sizeof(*s->floor));
-	start_other(s);
+	other_start(&s->other, serve, s);
 	must(share_connect("embedded", &s->client), "share_connect");
 	options.kind = "host";
 	must(share_pool_create(s->client, POOL, &options, &s->pool), "share_pool_create");
-	address = share_address(s->client);
-	must_system(send(s->other, address, strlen(address) + 1, MSG_NOSIGNAL) > 0,
-		    "send the address");
-	wait_for_other(s);
+	other_tell_address(&s->other, s->client);
+	other_wait(&s->other);
 	open_channels(s, true);
 	return s;
 }
@@ -370,8 +331,7 @@ struct channel_side *channel_sides_start(void)
 void channel_sides_stop(struct channel_side *s)
 {
 	close_channels(s);
-	close(s->other);
-	waitpid(s->pid, NULL, 0);
+	other_end(&s->other);
 	share_pool_close(s->pool);
 	share_disconnect(s->client);
 	free(s);
@@ -379,7 +339,7 @@ void channel_sides_stop(struct channel_side *s)
 
 pid_t channel_sides_other(const struct channel_side *s)
 {
-	return s->pid;
+	return s->other.pid;
 }
 
 double channel_sides_time(const struct channel_side *s, enum channel_way way, uint32_t n)
@@ -389,8 +349,8 @@ double channel_sides_time(const struct channel_side *s, enum channel_way way, ui
 	double start;
 
 	channel_floor_reset(s->floor);
-	must_system(send(s->other, &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o), "send an order");
-	wait_for_other(s);
+	other_tell(&s->other, &o, sizeof(o));
+	other_wait(&s->other);
 	start = now_us();
 	play(s, way, n);
 	return (now_us() - start) * 1000 / n - thought;

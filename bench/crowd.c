@@ -9,10 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
@@ -65,37 +62,28 @@ static void add_buffers(const struct holder *h, const struct order *o)
 }
 
 /* Until it is killed. */
-static void hold_buffers(int socket)
+static void hold_buffers(void *data)
 {
+	const struct other *self = data;
 	struct holder h = {NULL, 0};
 	struct order o;
 
 	for (;;) {
-		must_system(recv(socket, &o, sizeof(o), 0) == sizeof(o), "receive an order");
+		other_hear(self, &o, sizeof(o));
 		if (o.connections > 0)
 			add_connections(&h, &o);
 		add_buffers(&h, &o);
-		must_system(send(socket, "", 1, MSG_NOSIGNAL) == 1, "answer");
+		other_done(self);
 	}
 }
 
 void crowd_start(struct worker *workers, int n)
 {
 	for (int i = 0; i < n; i++) {
-		int pair[2];
+		struct other *o = &workers[i].other;
 
-		must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0,
-			    "socketpair");
-		workers[i].pid = fork();
-		must_system(workers[i].pid >= 0, "fork");
-		if (workers[i].pid == 0) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			close(pair[0]);
-			hold_buffers(pair[1]);
-		}
-		close(pair[1]);
-		workers[i].socket = pair[0];
-		workers[i].pidfd = (int)syscall(SYS_pidfd_open, workers[i].pid, 0);
+		other_start(o, hold_buffers, o);
+		workers[i].pidfd = (int)syscall(SYS_pidfd_open, o->pid, 0);
 		must_system(workers[i].pidfd >= 0, "pidfd_open");
 	}
 }
@@ -103,13 +91,10 @@ void crowd_start(struct worker *workers, int n)
 /* Gives all workers the order at once, and waits until all have done it. */
 static void tell(const struct worker *workers, int n, const struct order *o)
 {
-	char answer;
-
 	for (int i = 0; i < n; i++)
-		must_system(send(workers[i].socket, o, sizeof(*o), MSG_NOSIGNAL) == sizeof(*o),
-			    "send an order");
+		other_tell(&workers[i].other, o, sizeof(*o));
 	for (int i = 0; i < n; i++)
-		must_system(recv(workers[i].socket, &answer, 1, 0) == 1, "wait for a worker");
+		other_wait(&workers[i].other);
 }
 
 void crowd_connect(const struct worker *workers, int n, share_client *c, uint32_t connections)
@@ -128,14 +113,13 @@ void crowd_fill(const struct worker *workers, int n, uint32_t buffers)
 void crowd_kill(const struct worker *workers, int n)
 {
 	for (int i = 0; i < n; i++)
-		kill(workers[i].pid, SIGKILL);
+		kill(workers[i].other.pid, SIGKILL);
 }
 
 void crowd_forget(struct worker *workers, int n)
 {
 	for (int i = 0; i < n; i++) {
-		close(workers[i].socket);
 		close(workers[i].pidfd);
-		waitpid(workers[i].pid, NULL, 0);
+		other_end(&workers[i].other);
 	}
 }

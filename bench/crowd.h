@@ -2,10 +2,7 @@
 #ifndef BENCH_CROWD_H
 #define BENCH_CROWD_H
 
-#include <stdint.h>
-#include <sys/types.h>
-
-#include <share/share.h>
+#include "bench/bench.h"
 
 /*
  * Processes that hold buffers, for those benchmarks that are about how much a broker has to
@@ -16,9 +13,8 @@
 #define CROWD_BUFFER 512     /* bytes of each */
 
 struct worker {
-	pid_t pid;
+	struct other other;
 	int pidfd;
-	int socket;
 };
 
 /* A configuration with higher limits than what 1,000 clients of one user and a few more need.

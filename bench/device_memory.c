@@ -12,14 +12,9 @@
  * The device tells its free memory for all processes together, so nobody else may use the device.
  */
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "bench/bench.h"
 #include "bench/driver.h"
@@ -51,51 +46,27 @@ static double settled_free(void)
 /* ------------------------------------------------------------------------------------------- */
 /* The floor's process: makes a context when told to, and ends when told to                    */
 
-struct context {
-	pid_t pid;
-	int socket;
-};
-
-static void context_prepare(struct context *x)
+static void make_context(void *data)
 {
-	char byte, why[DRIVER_WHY];
-	int pair[2];
+	const struct other *self = data;
+	char device[64], why[DRIVER_WHY];
 
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	x->pid = fork();
-	must_system(x->pid >= 0, "fork");
-	if (x->pid == 0) {
-		char device[64];
-
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		if (recv(pair[1], device, sizeof(device), 0) <= 0 || !driver_start(device, why) ||
-		    send(pair[1], "", 1, MSG_NOSIGNAL) != 1)
-			_exit(1);
-		recv(pair[1], &byte, 1, 0);
-		_exit(0);
-	}
-	close(pair[1]);
-	x->socket = pair[0];
+	if (!other_is_asked(self, device, sizeof(device)) || !driver_start(device, why))
+		return;
+	other_done(self);
+	other_is_asked(self, device, sizeof(device));
 }
 
-static double context_cost(struct context *x)
+static double context_cost(const struct other *x)
 {
 	double before = settled_free(), after;
-	char device[64], byte;
+	char device[64];
 
 	snprintf(device, sizeof(device), "%s", driver_device());
-	must_system(send(x->socket, device, sizeof(device), MSG_NOSIGNAL) == sizeof(device) &&
-			recv(x->socket, &byte, 1, 0) == 1,
-		    "making a context in another process");
+	other_tell(x, device, sizeof(device));
+	other_wait(x);
 	after = settled_free();
 	return before - after;
-}
-
-static void context_end(struct context *x)
-{
-	close(x->socket);
-	waitpid(x->pid, NULL, 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -152,18 +123,18 @@ static void report(const char *kind, double value, double floor, bool few)
 void bench_device_memory(const struct run *run)
 {
 	char why[DRIVER_WHY];
-	struct context other;
+	struct other other;
 	double floor, value;
 
 	(void)run; /* once is enough, as the value does not vary */
-	context_prepare(&other);
+	other_start(&other, make_context, &other);
 	if (!driver_start(NULL, why)) {
 		fprintf(stderr, "share-bench: device-memory: SKIPPED: %s\n", why);
-		context_end(&other);
+		other_end(&other);
 		return;
 	}
 	floor = context_cost(&other);
-	context_end(&other);
+	other_end(&other);
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
 		cost(kinds[k]); /* what importing needs in this process is there afterwards */
 		value = cost(kinds[k]);

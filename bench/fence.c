@@ -146,15 +146,15 @@ void bench_fence(const struct run *run)
 
 	fence_peer_fork(&peer);
 	must(share_connect("embedded", &c), "share_connect");
-	fence_peer_connect(&peer, share_address(c));
+	other_tell_address(&peer.other, c);
 	measure_queries(run, c, &peer);
 	for (enum placement k = ANYWHERE; k < PLACEMENTS; k++) {
-		if (place(k, &peer.pid, 1))
+		if (place(k, &peer.other.pid, 1))
 			measure_wakes(run, c, &peer, k);
 		else
 			skip("fence.wake", k);
 	}
-	place(ANYWHERE, &peer.pid, 1);
+	place(ANYWHERE, &peer.other.pid, 1);
 	fence_gpu(run, c, &peer);
 	share_disconnect(c);
 	fence_peer_end(&peer);

@@ -54,13 +54,11 @@ struct floor_memory {
 
 /* Another process with a chain. It is forked, so this comes before anything else. */
 struct fence_peer {
-	pid_t pid;
-	int socket;
+	struct other other;
 	struct floor_memory *memory;
 };
 
 void fence_peer_fork(struct fence_peer *p);
-void fence_peer_connect(const struct fence_peer *p, const char *address);
 void fence_peer_end(struct fence_peer *p);
 
 /* Makes a new chain in the peer, which runs on the cores on which the peer is now. */

@@ -8,15 +8,9 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/fence.h"
@@ -162,27 +156,23 @@ static share_fence obey(const struct order *o, struct chain *c, share_client *cl
 	return none;
 }
 
-static void serve(int other, struct floor_memory *m)
+static void serve(void *data)
 {
 	static struct chain chain;
-	char address[256];
-	share_client *client;
+	const struct fence_peer *p = data;
+	share_client *client = other_connect(&p->other);
 	struct order o;
 
-	if (recv(other, address, sizeof(address), 0) <= 0)
-		_exit(0); /* there is nothing more to measure */
-	must(share_connect(address, &client), "share_connect");
-	while (recv(other, &o, sizeof(o), 0) == sizeof(o)) {
-		share_fence f = obey(&o, &chain, client, m);
+	while (other_is_asked(&p->other, &o, sizeof(o))) {
+		share_fence f = obey(&o, &chain, client, p->memory);
 
-		must_system(send(other, &f, sizeof(f), MSG_NOSIGNAL) == sizeof(f), "answer");
+		other_tell(&p->other, &f, sizeof(f));
 		if (o.what == PLAY_FUTEX)
-			answer_futex(m, o.n);
+			answer_futex(p->memory, o.n);
 	}
 	if (chain.stream)
 		chain_stop(&chain);
 	share_disconnect(client);
-	_exit(0);
 }
 
 static share_fence ask(const struct fence_peer *p, enum what what, uint32_t n, share_fence fence)
@@ -190,43 +180,22 @@ static share_fence ask(const struct fence_peer *p, enum what what, uint32_t n, s
 	struct order o = {what, n, fence};
 	share_fence answer;
 
-	must_system(send(p->socket, &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o), "send an order");
-	if (recv(p->socket, &answer, sizeof(answer), 0) != sizeof(answer)) {
-		fprintf(stderr, "share-bench: the other process of the benchmark has ended\n");
-		exit(1);
-	}
+	other_tell(&p->other, &o, sizeof(o));
+	other_hear(&p->other, &answer, sizeof(answer));
 	return answer;
 }
 
 void fence_peer_fork(struct fence_peer *p)
 {
-	int pair[2];
-
 	p->memory = mmap(NULL, sizeof(*p->memory), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	must_system(p->memory != MAP_FAILED, "mmap");
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	p->pid = fork();
-	must_system(p->pid >= 0, "fork");
-	if (p->pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		serve(pair[1], p->memory);
-	}
-	close(pair[1]);
-	p->socket = pair[0];
-}
-
-void fence_peer_connect(const struct fence_peer *p, const char *address)
-{
-	must_system(send(p->socket, address, strlen(address) + 1, MSG_NOSIGNAL) > 0,
-		    "send the address");
+	other_start(&p->other, serve, p);
 }
 
 void fence_peer_end(struct fence_peer *p)
 {
-	close(p->socket);
-	waitpid(p->pid, NULL, 0);
+	other_end(&p->other);
 	munmap(p->memory, sizeof(*p->memory));
 }
 

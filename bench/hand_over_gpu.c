@@ -18,14 +18,9 @@
  * longer than anything measured here, so this should be run with MPS and without.
  */
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "bench/bench.h"
 #include "bench/driver.h"
@@ -43,7 +38,7 @@ struct side {
 	void *stream;
 	void *own_event, *other_event;
 	const char *own_name, *other_name; /* the names under which each process gives it */
-	int other;
+	struct other other;
 };
 
 struct way {
@@ -55,33 +50,19 @@ struct way {
 /* ------------------------------------------------------------------------------------------- */
 /* The ways                                                                                    */
 
-static void say(const struct side *s, const void *what, size_t size)
-{
-	must_system(send(s->other, what, size, MSG_NOSIGNAL) == (ssize_t)size,
-		    "send to the other process");
-}
-
-static void hear(const struct side *s, void *what, size_t size)
-{
-	if (recv(s->other, what, size, 0) == (ssize_t)size)
-		return;
-	fprintf(stderr, "share-bench: the other process of the benchmark has ended\n");
-	exit(1);
-}
-
 static void give_by_fence(struct side *s)
 {
 	share_fence f;
 
 	must(share_fence_record(s->client, 0, s->stream, &f), "share_fence_record");
-	say(s, &f, sizeof(f));
+	other_tell(&s->other, &f, sizeof(f));
 }
 
 static void take_by_fence(struct side *s)
 {
 	share_fence f;
 
-	hear(s, &f, sizeof(f));
+	other_hear(&s->other, &f, sizeof(f));
 	must(share_fence_wait(s->client, &f, 0, s->stream), "share_fence_wait");
 }
 
@@ -104,27 +85,27 @@ static void take_by_name(struct side *s)
 static void give_by_host(struct side *s)
 {
 	driver_stream_synchronize(s->stream);
-	say(s, "", 1);
+	other_tell(&s->other, "", 1);
 }
 
 static void take_by_host(struct side *s)
 {
 	char byte;
 
-	hear(s, &byte, 1);
+	other_hear(&s->other, &byte, 1);
 }
 
 static void give_by_event(struct side *s)
 {
 	driver_event_record(s->own_event, s->stream);
-	say(s, "", 1);
+	other_tell(&s->other, "", 1);
 }
 
 static void take_by_event(struct side *s)
 {
 	char byte;
 
-	hear(s, &byte, 1);
+	other_hear(&s->other, &byte, 1);
 	driver_event_wait(s->other_event, s->stream);
 }
 
@@ -167,20 +148,21 @@ static void exchange_events(struct side *s, struct driver_handle *theirs)
 	struct driver_handle own;
 
 	s->own_event = driver_event_create(&own);
-	say(s, &own, sizeof(own));
-	hear(s, theirs, sizeof(*theirs));
+	other_tell(&s->other, &own, sizeof(own));
+	other_hear(&s->other, theirs, sizeof(*theirs));
 	s->other_event = driver_event_open(theirs);
 }
 
-static void serve(struct side *s)
+static void serve(void *data)
 {
+	struct side *s = data;
 	struct driver_handle handle;
 	char why[DRIVER_WHY];
 	struct setup setup;
 	struct order o;
 
-	if (recv(s->other, &setup, sizeof(setup), 0) != sizeof(setup))
-		_exit(0); /* the first process has nothing to measure */
+	if (!other_is_asked(&s->other, &setup, sizeof(setup)))
+		return; /* the first process has nothing to measure */
 	must(share_connect(setup.address, &s->client), "share_connect");
 	if (!driver_start(setup.device, why)) {
 		fprintf(stderr, "share-bench: %s\n", why);
@@ -192,7 +174,7 @@ static void serve(struct side *s)
 	s->own_name = NAME "/back";
 	s->other_name = NAME "/there";
 	exchange_events(s, &handle);
-	while (recv(s->other, &o, sizeof(o), 0) == sizeof(o)) {
+	while (other_is_asked(&s->other, &o, sizeof(o))) {
 		const struct way *w = &ways[o.way];
 
 		for (uint32_t i = 0; i < o.round_trips; i++) {
@@ -206,26 +188,6 @@ static void serve(struct side *s)
 	must(share_release(s->buffer, s->stream), "share_release");
 	share_disconnect(s->client);
 	driver_stream_destroy(s->stream);
-	_exit(0);
-}
-
-static pid_t start_other(struct side *s)
-{
-	int pair[2];
-	pid_t pid;
-
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	pid = fork();
-	must_system(pid >= 0, "fork");
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		s->other = pair[1];
-		serve(s);
-	}
-	close(pair[1]);
-	s->other = pair[0];
-	return pid;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -252,7 +214,7 @@ static double play(struct side *s, uint32_t way, uint32_t round_trips, uint32_t 
 	const struct way *w = &ways[way];
 	double start, end;
 
-	say(s, &o, sizeof(o));
+	other_tell(&s->other, &o, sizeof(o));
 	start = now_us();
 	for (uint32_t i = 0; i < round_trips; i++) {
 		give(w, s, *turn + 2 * i);
@@ -324,7 +286,7 @@ static void set_up(struct side *s, share_pool **pool)
 	must(share_publish(s->buffer, NAME, s->stream), "share_publish");
 	snprintf(setup.address, sizeof(setup.address), "%s", share_address(s->client));
 	snprintf(setup.device, sizeof(setup.device), "%s", driver_device());
-	say(s, &setup, sizeof(setup));
+	other_tell(&s->other, &setup, sizeof(setup));
 	exchange_events(s, &handle);
 }
 
@@ -334,20 +296,17 @@ void bench_hand_over_gpu(const struct run *run)
 	char why[DRIVER_WHY];
 	share_pool *pool;
 	uint32_t turn = 0;
-	pid_t pid;
 
-	pid = start_other(&s);
+	other_start(&s.other, serve, &s);
 	if (!driver_start(NULL, why)) {
 		fprintf(stderr, "share-bench: hand-over-gpu: SKIPPED: %s\n", why);
-		close(s.other);
-		waitpid(pid, NULL, 0);
+		other_end(&s.other);
 		return;
 	}
 	set_up(&s, &pool);
 	measure(run, &s, false, &turn);
 	measure(run, &s, true, &turn);
-	close(s.other);
-	waitpid(pid, NULL, 0);
+	other_end(&s.other);
 	driver_event_destroy(s.other_event);
 	driver_event_destroy(s.own_event);
 	must(share_release(s.buffer, s.stream), "share_release");

@@ -16,14 +16,9 @@
  * third process.
  */
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "bench/bench.h"
 
@@ -38,7 +33,8 @@
 struct side {
 	share_client *client;
 	share_pool *pool;
-	int other; /* socket to the other process */
+	struct other other;
+	struct way *ways;
 };
 
 struct way {
@@ -110,8 +106,7 @@ static void give_by_token(const struct side *s, unsigned turn)
 	share_token token;
 
 	must(share_export(b, NULL, &token), "share_export");
-	must_system(send(s->other, &token, sizeof(token), MSG_NOSIGNAL) == sizeof(token),
-		    "send a token");
+	other_tell(&s->other, &token, sizeof(token));
 	must(share_release(b, NULL), "share_release");
 }
 
@@ -120,7 +115,7 @@ static void take_by_token(const struct side *s, unsigned turn)
 	share_buffer *b;
 	share_token token;
 
-	must_system(recv(s->other, &token, sizeof(token), 0) == sizeof(token), "receive a token");
+	other_hear(&s->other, &token, sizeof(token));
 	must(share_import(s->client, &token, 0, NULL, &b), "share_import");
 	check(b, turn);
 	must(share_release(b, NULL), "share_release");
@@ -193,14 +188,15 @@ struct order {
 	uint32_t turn;
 };
 
-static void serve(struct side *s, const struct way *ways, const char *address)
+static void serve(void *data)
 {
+	struct side *s = data;
 	struct order o;
 
-	must(share_connect(address, &s->client), "share_connect");
+	s->client = other_connect(&s->other);
 	must(share_pool_open(s->client, POOL, &s->pool), "share_pool_open");
-	while (recv(s->other, &o, sizeof(o), 0) == sizeof(o)) {
-		const struct way *w = &ways[o.way];
+	while (other_is_asked(&s->other, &o, sizeof(o))) {
+		const struct way *w = &s->ways[o.way];
 
 		for (; o.rounds > 0; o.rounds--, o.turn += 2) {
 			w->take(s, o.turn);
@@ -209,29 +205,6 @@ static void serve(struct side *s, const struct way *ways, const char *address)
 	}
 	share_pool_close(s->pool);
 	share_disconnect(s->client);
-	_exit(0);
-}
-
-static pid_t start_other(struct side *s, const struct way *ways)
-{
-	int pair[2];
-	pid_t pid;
-
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	pid = fork();
-	must_system(pid >= 0, "fork");
-	if (pid == 0) {
-		char address[256];
-
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		s->other = pair[1];
-		must_system(recv(s->other, address, sizeof(address), 0) > 0, "receive the address");
-		serve(s, ways, address);
-	}
-	close(pair[1]);
-	s->other = pair[0];
-	return pid;
 }
 
 /* Measures rounds. A round has two hand-overs, so a hand-over takes half of its time. */
@@ -241,7 +214,7 @@ static void measure(const struct side *s, struct way *ways, uint32_t way, uint32
 	struct order o = {way, rounds + rounds / 10, *turn};
 	struct way *w = &ways[way];
 
-	must_system(send(s->other, &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o), "send an order");
+	other_tell(&s->other, &o, sizeof(o));
 	for (unsigned i = 0; i < o.rounds; i++, *turn += 2) {
 		double start = now_us();
 
@@ -253,7 +226,7 @@ static void measure(const struct side *s, struct way *ways, uint32_t way, uint32
 	series_end_round(&w->ours);
 }
 
-static void measure_floor(const struct ping_pong *p, struct way *w, unsigned rounds)
+static void measure_floor(const struct other *p, struct way *w, unsigned rounds)
 {
 	for (unsigned i = 0; i < rounds; i++) {
 		double start = now_us();
@@ -284,7 +257,7 @@ static void report(struct way *w, enum placement placement)
 	series_done(&w->floors);
 }
 
-static void measure_both(const struct run *run, const struct side *s, const struct ping_pong *p,
+static void measure_both(const struct run *run, const struct side *s, const struct other *p,
 			 struct way *ways, uint32_t *turn, enum placement placement,
 			 const pid_t *others)
 {
@@ -305,22 +278,20 @@ void bench_handoff(const struct run *run)
 	static const enum placement tried[] = {ANYWHERE, TOGETHER}; /* APART is for two processes */
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	struct way ways[WAYS];
-	struct ping_pong p;
-	struct side s;
+	struct other p;
+	struct side s = {.ways = ways};
 	uint32_t turn = 0;
-	const char *address;
 	pid_t others[OTHERS];
 
 	describe(ways);
 	ping_pong_start(&p);
 	others[0] = p.pid;
-	others[1] = start_other(&s, ways);
+	other_start(&s.other, serve, &s);
+	others[1] = s.other.pid;
 	must(share_connect("embedded", &s.client), "share_connect");
 	options.kind = "host";
 	must(share_pool_create(s.client, POOL, &options, &s.pool), "share_pool_create");
-	address = share_address(s.client);
-	must_system(send(s.other, address, strlen(address) + 1, MSG_NOSIGNAL) > 0,
-		    "send the address");
+	other_tell_address(&s.other, s.client);
 	others[2] = (pid_t)broker_number(s.client, "pid");
 
 	for (size_t i = 0; i < sizeof(tried) / sizeof(tried[0]); i++) {
@@ -334,9 +305,8 @@ void bench_handoff(const struct run *run)
 	}
 	place(ANYWHERE, NULL, 0);
 
-	close(s.other);
-	waitpid(others[1], NULL, 0);
+	other_end(&s.other);
 	share_pool_close(s.pool);
 	share_disconnect(s.client);
-	ping_pong_stop(&p);
+	other_end(&p);
 }

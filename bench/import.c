@@ -15,15 +15,7 @@
  * holders and no read-only access.
  */
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "bench/bench.h"
 #include "bench/driver.h"
@@ -82,7 +74,7 @@ static void *make_floor(const share_pool_info *info, uint64_t size, struct answe
 	return p;
 }
 
-static void make_and_wait(share_client *c, const struct order *o, int other)
+static void make_and_wait(share_client *c, const struct order *o, const struct other *other)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_pool_info info = SHARE_POOL_INFO_INIT;
@@ -90,7 +82,6 @@ static void make_and_wait(share_client *c, const struct order *o, int other)
 	share_pool *pool = NULL;
 	share_buffer *b = NULL;
 	void *floor = NULL;
-	char done;
 
 	options.kind = o->kind;
 	options.segment_size = o->size;
@@ -102,8 +93,8 @@ static void make_and_wait(share_client *c, const struct order *o, int other)
 		must(share_publish(b, NAME, NULL), "share_publish");
 		floor = make_floor(&info, o->size, &a);
 	}
-	must_system(send(other, &a, sizeof(a), MSG_NOSIGNAL) == sizeof(a), "send an answer");
-	must_system(recv(other, &done, sizeof(done), 0) > 0, "wait for the end");
+	other_tell(other, &a, sizeof(a));
+	other_wait(other);
 	if (floor)
 		driver_free(floor);
 	if (b) {
@@ -111,21 +102,18 @@ static void make_and_wait(share_client *c, const struct order *o, int other)
 		must(share_release(b, NULL), "share_release");
 	}
 	share_pool_close(pool);
-	must_system(send(other, &done, sizeof(done), MSG_NOSIGNAL) > 0, "say that it is gone");
+	other_done(other);
 }
 
-static void own(int other)
+static void own(void *data)
 {
-	char address[256];
-	share_client *c;
+	const struct other *other = data;
+	share_client *c = other_connect(other);
 	struct order o;
 
-	must_system(recv(other, address, sizeof(address), 0) > 0, "receive the address");
-	must(share_connect(address, &c), "share_connect");
-	while (recv(other, &o, sizeof(o), 0) == sizeof(o))
+	while (other_is_asked(other, &o, sizeof(o)))
 		make_and_wait(c, &o, other);
 	share_disconnect(c);
-	_exit(0);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -186,8 +174,8 @@ static void report(const char *kind, uint64_t size, struct import *i, bool has_f
 	series_done(&i->floor);
 }
 
-static void measure(const struct run *run, const char *address, int other, const char *kind,
-		    uint64_t size)
+static void measure(const struct run *run, const char *address, const struct other *other,
+		    const char *kind, uint64_t size)
 {
 	int rounds = run->quick ? 3 : 11, n = run->quick ? 3 : 20;
 	struct order o = {.size = size};
@@ -195,9 +183,8 @@ static void measure(const struct run *run, const char *address, int other, const
 	struct answer a;
 
 	snprintf(o.kind, sizeof(o.kind), "%s", kind);
-	must_system(send(other, &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o), "send an order");
-	errno = ECONNRESET; /* the error if the other process has ended */
-	must_system(recv(other, &a, sizeof(a), 0) == sizeof(a), "an answer of the owner's process");
+	other_tell(other, &o, sizeof(o));
+	other_hear(other, &a, sizeof(a));
 	if (!*a.why && *a.device)
 		driver_start(a.device, a.why);
 	if (*a.why) {
@@ -214,35 +201,21 @@ static void measure(const struct run *run, const char *address, int other, const
 		}
 		report(kind, size, &i, *a.device);
 	}
-	must_system(send(other, "", 1, MSG_NOSIGNAL) == 1, "end it");
-	must_system(recv(other, o.kind, 1, 0) == 1, "wait until it has gone");
+	other_done(other);
+	other_wait(other); /* until it is gone */
 }
 
 void bench_import(const struct run *run)
 {
-	const char *address;
+	struct other other;
 	share_client *c;
-	int pair[2];
-	pid_t pid;
 
-	/* This process forks before it has threads or uses the driver. */
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	pid = fork();
-	must_system(pid >= 0, "fork");
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		own(pair[1]);
-	}
-	close(pair[1]);
+	other_start(&other, own, &other);
 	must(share_connect("embedded", &c), "share_connect");
-	address = share_address(c);
-	must_system(send(pair[0], address, strlen(address) + 1, MSG_NOSIGNAL) > 0,
-		    "send the address");
+	other_tell_address(&other, c);
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++)
 		for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)
-			measure(run, address, pair[0], kinds[k], sizes[s]);
-	close(pair[0]);
-	waitpid(pid, NULL, 0);
+			measure(run, share_address(c), &other, kinds[k], sizes[s]);
+	other_end(&other);
 	share_disconnect(c);
 }

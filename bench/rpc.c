@@ -16,13 +16,10 @@
  */
 
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
@@ -40,45 +37,28 @@ uint32_t packet_size(const struct wire_message *m)
 /* The floor                                                                                   */
 
 /* Answers packets. Each packet begins with the size of the reply that it wants. */
-static void answer(int socket)
+static void answer(void *data)
 {
 	unsigned char packet[PACKET_MAX] = {0};
+	const struct other *self = data;
 	uint32_t reply;
 
-	while (recv(socket, packet, sizeof(packet), 0) > 0) {
+	/* A broker has a session of its own too. The kernel makes its autogroups of sessions, and
+	 * switching between two groups takes longer. */
+	setsid();
+	while (recv(self->socket, packet, sizeof(packet), 0) > 0) {
 		memcpy(&reply, packet, sizeof(reply));
-		if (reply > 0 && send(socket, packet, reply, MSG_NOSIGNAL) < 0)
+		if (reply > 0 && send(self->socket, packet, reply, MSG_NOSIGNAL) < 0)
 			break;
 	}
-	_exit(0);
 }
 
-void ping_pong_start(struct ping_pong *p)
+void ping_pong_start(struct other *o)
 {
-	int pair[2];
-
-	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-	p->pid = fork();
-	must_system(p->pid >= 0, "fork");
-	if (p->pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		/* A broker has a session of its own too. The kernel makes its autogroups of
-		 * sessions, and switching between two groups takes longer. */
-		setsid();
-		close(pair[0]);
-		answer(pair[1]);
-	}
-	close(pair[1]);
-	p->socket = pair[0];
+	other_start(o, answer, o);
 }
 
-void ping_pong_stop(struct ping_pong *p)
-{
-	close(p->socket);
-	waitpid(p->pid, NULL, 0);
-}
-
-void ping_pong_play(const struct ping_pong *p, const struct exchange *exchanges, size_t n)
+void ping_pong_play(const struct other *o, const struct exchange *exchanges, size_t n)
 {
 	unsigned char packet[PACKET_MAX];
 
@@ -86,10 +66,10 @@ void ping_pong_play(const struct ping_pong *p, const struct exchange *exchanges,
 		const struct exchange *e = &exchanges[i];
 
 		memcpy(packet, &e->reply, sizeof(e->reply));
-		must_system(send(p->socket, packet, e->request, MSG_NOSIGNAL) == e->request,
+		must_system(send(o->socket, packet, e->request, MSG_NOSIGNAL) == e->request,
 			    "send to the floor's process");
 		if (e->reply > 0)
-			must_system(recv(p->socket, packet, sizeof(packet), 0) == e->reply,
+			must_system(recv(o->socket, packet, sizeof(packet), 0) == e->reply,
 				    "receive from the floor's process");
 	}
 }
@@ -228,7 +208,7 @@ static void describe_requests(struct request *requests)
 	};
 }
 
-static void play_floor(const struct ping_pong *p, struct request *r, int n)
+static void play_floor(const struct other *p, struct request *r, int n)
 {
 	for (int i = -n / 10; i < n; i++) {
 		double start = now_us();
@@ -268,7 +248,7 @@ static void report(struct request *r, enum placement placement)
 	series_done(&r->floors);
 }
 
-static void measure(const struct run *run, const struct subject *s, const struct ping_pong *p,
+static void measure(const struct run *run, const struct subject *s, const struct other *p,
 		    enum placement placement, const pid_t *others)
 {
 	int rounds = run->quick ? 3 : 21, n = run->quick ? 500 : 2000;
@@ -291,7 +271,7 @@ void bench_rpc(const struct run *run)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	struct subject s;
-	struct ping_pong p;
+	struct other p;
 	share_buffer *named;
 	pid_t others[2];
 
@@ -315,5 +295,5 @@ void bench_rpc(const struct run *run)
 
 	share_pool_close(s.pool);
 	share_disconnect(s.client);
-	ping_pong_stop(&p);
+	other_end(&p);
 }
