@@ -81,11 +81,12 @@ KNOWS = {
     "broker/*.c": "broker/*.h broker/config broker/log broker/journal broker/keeper broker/client broker/monitor"
                   " broker/device broker/memory broker/buffer broker/channel broker/names broker/request"
                   " broker/report",
-    "libshare/order": "libshare/client",
-    "libshare/buffer": "libshare/client libshare/order",
-    "libshare/channel": "libshare/client libshare/order libshare/buffer",
+    "libshare/client": "libshare/program",
+    "libshare/order": "libshare/program libshare/client",
+    "libshare/buffer": "libshare/program libshare/client libshare/order",
+    "libshare/channel": "libshare/program libshare/client libshare/order libshare/buffer",
     "libshare/*.c": "libshare/client libshare/order libshare/buffer libshare/channel",
-    "libshare/service": "libshare/client libshare/buffer libshare/channel",
+    "libshare/service": "libshare/program libshare/client libshare/buffer libshare/channel",
     "memory/host": "memory/*.h",
     "memory/cuda": "memory/*.h",
     "memory/*.c": "memory/*.h",
@@ -94,7 +95,8 @@ KNOWS = {
 # The headers of a sub-room that others may include: its face. What else it has is for itself. Where
 # nothing is said, all are.
 FACES = {
-    "libshare/client": "client copies dispatch error inspect operation range room rpc struct",
+    "libshare/program": "copies error range struct",
+    "libshare/client": "client dispatch inspect operation room rpc",
     "libshare/order": "gpu_late order",
     "libshare/buffer": "buffer segment uses",
     "libshare/channel": "channel message ready",

@@ -12,7 +12,7 @@
 #include "base/probe.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/client/range.h"
+#include "libshare/program/range.h"
 
 int mode_check(int mode)
 {

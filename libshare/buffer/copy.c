@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "libshare/buffer/inside.h"
-#include "libshare/client/range.h"
+#include "libshare/program/range.h"
 
 static int check_range(const share_buffer *b, uint64_t offset, uint64_t size)
 {

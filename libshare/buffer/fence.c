@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 #include "libshare/buffer/inside.h"
-#include "libshare/client/range.h"
+#include "libshare/program/range.h"
 /* The public fences. */
 
 /* From a handle to the client. */

@@ -8,7 +8,7 @@
  */
 
 #include "libshare/buffer/inside.h"
-#include "libshare/client/copies.h"
+#include "libshare/program/copies.h"
 
 static int take_fd(share_client *c, struct side *side)
 {

@@ -10,7 +10,7 @@
 #include "libshare/client/dispatch.h"
 #include "libshare/client/operation.h"
 #include "libshare/client/rpc.h"
-#include "libshare/client/struct.h"
+#include "libshare/program/struct.h"
 
 /* What the files of this room know of each other. */
 

@@ -12,7 +12,7 @@
 #include "base/probe.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/client/inspect.h"
-#include "libshare/client/range.h"
+#include "libshare/program/range.h"
 
 int share_publish_with(share_buffer *b, const char *name, const share_publish_options *options,
 		       void *stream, uint64_t *version)

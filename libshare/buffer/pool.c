@@ -13,7 +13,7 @@
 
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/client/range.h"
+#include "libshare/program/range.h"
 
 #define ENTRY_SIZE     4096u /* of a user or group */
 #define ENTRY_SIZE_MAX (4u << 20)

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/buffer/inside.h"
-#include "libshare/client/range.h"
+#include "libshare/program/range.h"
 
 static unsigned messages_of(share_buffer *b)
 {

@@ -13,7 +13,7 @@
 #include "base/probe.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/client/range.h"
+#include "libshare/program/range.h"
 
 static bool is_private(const share_buffer *b)
 {

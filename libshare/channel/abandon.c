@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 
 #define ASK_AGAIN_MS 100
 

@@ -19,9 +19,9 @@
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
 #include "libshare/channel/data.h"
-#include "libshare/client/error.h"
-#include "libshare/client/range.h"
 #include "libshare/order/order.h"
+#include "libshare/program/error.h"
+#include "libshare/program/range.h"
 
 #define NO_MESSAGE \
 	"there is no message (its channel is NULL): none was received, or it was given up"

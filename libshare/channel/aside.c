@@ -6,7 +6,7 @@
 
 #include "libshare/buffer/uses.h"
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 
 /* Takes it from the program; NULL when that has given it up before. */
 static struct channel_aside *find_taken(share_channel *ch, const share_message *m)

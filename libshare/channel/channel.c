@@ -14,8 +14,8 @@
 #include <sys/timerfd.h>
 
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
-#include "libshare/client/range.h"
+#include "libshare/program/error.h"
+#include "libshare/program/range.h"
 #include "pages/page.h"
 
 #define STALL_MS_DEFAULT 10000

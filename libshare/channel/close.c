@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "libshare/channel/data.h"
-#include "libshare/client/error.h"
-#include "libshare/client/range.h"
+#include "libshare/program/error.h"
+#include "libshare/program/range.h"
 #include "pages/page.h"
 
 /* ------------------------------------------------------------------------------------------- */

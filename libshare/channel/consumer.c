@@ -17,9 +17,9 @@
 #include "base/probe.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/channel/data.h"
-#include "libshare/client/error.h"
-#include "libshare/client/range.h"
 #include "libshare/order/order.h"
+#include "libshare/program/error.h"
+#include "libshare/program/range.h"
 
 #define SPINS    20 /* looks before going to sleep: about a microsecond */
 #define VAIN     4  /* spins for nothing, after which it is not done again but now and then */

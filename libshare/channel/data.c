@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "libshare/channel/data.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 
 static bool make_room_for_buffers(const struct receiver *receiver, struct channel_data *d)
 {

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 
 void channel_self(share_channel *ch, struct channel_target *out)
 {

@@ -13,8 +13,8 @@
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
 #include "libshare/order/order.h"
+#include "libshare/program/error.h"
 
 #define HANDLES_KEPT 256
 #define TRIES        3 /* a segment may be retired while it is asked for */

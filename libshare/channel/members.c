@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 #include "pages/page.h"
 
 static size_t page_size_of_peers(const share_channel *ch)

@@ -7,7 +7,7 @@
 
 #include <share/channel.h>
 
-#include "libshare/client/struct.h"
+#include "libshare/program/struct.h"
 
 /* Messages in the program's memory. */
 

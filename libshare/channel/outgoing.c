@@ -8,8 +8,8 @@
 
 #include "libshare/buffer/segment.h"
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
 #include "libshare/order/order.h"
+#include "libshare/program/error.h"
 
 /* A handle of a message that is only the message's cannot be given away. */
 static bool is_only_lent(share_buffer *b)

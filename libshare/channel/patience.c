@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 
 #define SLICE_MS         500
 #define COOLING_SLICE_MS 1 /* a GPU wakes nobody up */

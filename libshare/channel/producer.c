@@ -17,8 +17,8 @@
 #include "base/probe.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
-#include "libshare/client/range.h"
+#include "libshare/program/error.h"
+#include "libshare/program/range.h"
 
 /* ------------------------------------------------------------------------------------------- */
 /* Into the ring                                                                               */

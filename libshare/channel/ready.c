@@ -16,7 +16,7 @@
 #include <sys/eventfd.h>
 
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 
 static void be_readable(struct sender *sender)
 {

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/channel/inside.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 
 #define LOOKS_AT_COOLING 4 /* in a call that has something else to do */
 

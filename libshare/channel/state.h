@@ -9,8 +9,8 @@
 #include "libshare/channel/channel.h"
 #include "libshare/channel/message.h"
 #include "libshare/client/rpc.h"
-#include "libshare/client/struct.h"
 #include "libshare/order/order.h"
+#include "libshare/program/struct.h"
 
 /*
  * What a channel consists of, by who may touch it:

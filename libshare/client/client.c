@@ -13,8 +13,8 @@
 #include "base/descriptor.h"
 #include "libshare/client/embedded.h"
 #include "libshare/client/inside.h"
-#include "libshare/client/range.h"
 #include "libshare/client/room.h"
+#include "libshare/program/range.h"
 
 #define GUARD_SIZE 4096
 

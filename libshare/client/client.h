@@ -9,9 +9,9 @@
 
 #include <share/share.h>
 
-#include "libshare/client/error.h"
 #include "libshare/client/hazard.h"
 #include "libshare/client/wait.h"
+#include "libshare/program/error.h"
 #include "pages/timeline.h"
 
 /*

@@ -25,9 +25,9 @@
 #include "base/failure.h"
 #include "libshare/client/embedded.h"
 #include "libshare/client/inside.h"
-#include "libshare/client/range.h"
 #include "libshare/client/room.h"
-#include "libshare/client/struct.h"
+#include "libshare/program/range.h"
+#include "libshare/program/struct.h"
 
 #define ADVICE        "; start share-broker, or run the program under share-run"
 #define ATTEMPTS_MAX  8 /* none of them waits: a socket whose broker is to come queues */

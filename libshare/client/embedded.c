@@ -29,7 +29,7 @@
 
 #include "base/descriptor.h"
 #include "libshare/client/embedded.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 
 #define PROGRAM "share-broker"
 

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/client/error.h"
 #include "libshare/client/handle.h"
+#include "libshare/program/error.h"
 
 #include <share/error.h>
 

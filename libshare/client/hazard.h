@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libshare/client/error.h"
 #include "libshare/client/handle.h"
+#include "libshare/program/error.h"
 
 /*
  * Hazard pointers: a call says, where its thread keeps it, which objects it is about, and only then

@@ -11,7 +11,7 @@
 
 #include "libshare/client/inspect.h"
 #include "libshare/client/rpc.h"
-#include "libshare/client/struct.h"
+#include "libshare/program/struct.h"
 
 /* Each row ends with a line feed, which becomes its NUL. */
 static int each_row(const struct wire_bytes *rows, int (*each)(const char *json, void *data),

@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "libshare/client/inside.h"
-#include "libshare/client/range.h"
 #include "libshare/client/room.h"
+#include "libshare/program/range.h"
 #include "wire/packet.h"
 
 /* ------------------------------------------------------------------------------------------- */

@@ -22,9 +22,9 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "libshare/client/error.h"
 #include "libshare/client/inside.h"
 #include "libshare/client/wait.h"
+#include "libshare/program/error.h"
 
 #define MOST_POLLED            4
 #define SLICE_WITHOUT_WAITV_MS 20

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "libshare/client/rpc.h"
-#include "libshare/client/struct.h"
 #include "libshare/order/inside.h"
+#include "libshare/program/struct.h"
 
 #define LAST_SHARED_STREAM 2 /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are numbers */
 

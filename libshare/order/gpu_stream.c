@@ -23,9 +23,9 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/client/copies.h"
 #include "libshare/order/inside.h"
 #include "libshare/order/parked.h"
+#include "libshare/program/copies.h"
 
 #define LAST_SPECIAL_STREAM 2 /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD: plain numbers */
 #define FINISH_MS           10000

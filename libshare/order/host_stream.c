@@ -10,8 +10,8 @@
 
 #include "base/mutation.h"
 #include "base/thread.h"
-#include "libshare/client/range.h"
 #include "libshare/order/inside.h"
+#include "libshare/program/range.h"
 
 enum job_kind { JOB_FUNCTION, JOB_WAIT, JOB_SIGNAL, JOB_END };
 

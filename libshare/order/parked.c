@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/mutation.h"
-#include "libshare/client/copies.h"
 #include "libshare/order/inside.h"
 #include "libshare/order/parked.h"
+#include "libshare/program/copies.h"
 
 struct wait {
 	share_client *client; /* NULL: it has ended, and its pages stay */

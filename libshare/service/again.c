@@ -16,7 +16,7 @@
 
 #include "base/descriptor.h"
 #include "libshare/buffer/buffer.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 #include "libshare/service/inside.h"
 
 static share_channel **incoming_of(share_service *s)

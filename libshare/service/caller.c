@@ -17,8 +17,8 @@
 
 #include "base/clock.h"
 #include "libshare/buffer/buffer.h"
-#include "libshare/client/error.h"
-#include "libshare/client/range.h"
+#include "libshare/program/error.h"
+#include "libshare/program/range.h"
 #include "libshare/service/inside.h"
 
 /* With the lock of the service held, as all in this file whose names end so. */

@@ -15,9 +15,9 @@
 
 #include "base/descriptor.h"
 #include "libshare/buffer/buffer.h"
-#include "libshare/client/error.h"
-#include "libshare/client/range.h"
-#include "libshare/client/struct.h"
+#include "libshare/program/error.h"
+#include "libshare/program/range.h"
+#include "libshare/program/struct.h"
 #include "libshare/service/inside.h"
 
 #define DEPTH_DEFAULT     16

@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "libshare/buffer/buffer.h"
-#include "libshare/client/error.h"
-#include "libshare/client/range.h"
+#include "libshare/program/error.h"
+#include "libshare/program/range.h"
 #include "libshare/service/inside.h"
 
 /* Once it was received, the tail is kept with it. */

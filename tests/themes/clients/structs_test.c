@@ -17,7 +17,7 @@
 #include <share/channel.h>
 #include <share/service.h>
 
-#include "libshare/client/struct.h"
+#include "libshare/program/struct.h"
 #include "tests/harness/fixture.h"
 #include "tests/themes/clients/old_program.h"
 #include "tests/themes/clients/pinned.h"

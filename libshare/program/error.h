@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_ERROR_H
-#define LIBSHARE_CLIENT_ERROR_H
+#ifndef LIBSHARE_PROGRAM_ERROR_H
+#define LIBSHARE_PROGRAM_ERROR_H
 
 #include <stddef.h>
 

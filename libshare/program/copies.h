@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_COPIES_H
-#define LIBSHARE_CLIENT_COPIES_H
+#ifndef LIBSHARE_PROGRAM_COPIES_H
+#define LIBSHARE_PROGRAM_COPIES_H
 
 #include <stdbool.h>
 

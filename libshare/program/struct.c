@@ -7,8 +7,8 @@
 
 #include <share/share.h>
 
-#include "libshare/client/error.h"
-#include "libshare/client/struct.h"
+#include "libshare/program/error.h"
+#include "libshare/program/struct.h"
 
 static size_t size_of(const void *p)
 {

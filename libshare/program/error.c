@@ -15,7 +15,7 @@
 #include <share/share.h>
 
 #include "base/failure.h"
-#include "libshare/client/error.h"
+#include "libshare/program/error.h"
 
 static _Thread_local char detail[sizeof(((struct detail_before *)NULL)->text)];
 static _Thread_local const char *constant; /* instead of it */

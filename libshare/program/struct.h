@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_STRUCT_H
-#define LIBSHARE_CLIENT_STRUCT_H
+#ifndef LIBSHARE_PROGRAM_STRUCT_H
+#define LIBSHARE_PROGRAM_STRUCT_H
 
 #include <stddef.h>
 

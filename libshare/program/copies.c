@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "libshare/client/copies.h"
+#include "libshare/program/copies.h"
 
 __asm__(
     ".pushsection .bss.share_first_copy, \"aw\", %nobits\n"

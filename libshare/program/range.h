@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_RANGE_H
-#define LIBSHARE_CLIENT_RANGE_H
+#ifndef LIBSHARE_PROGRAM_RANGE_H
+#define LIBSHARE_PROGRAM_RANGE_H
 
 #include <stdbool.h>
 #include <stdint.h>

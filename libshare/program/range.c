@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "libshare/client/range.h"
+#include "libshare/program/range.h"
 
 bool ranges_are_drawn;
 
