@@ -103,8 +103,9 @@ void buffer_is_ours(share_buffer *b);
 
 /* release.c. One reference less, of somebody who has done nothing with it or has noted it. */
 int buffer_let_go(share_buffer *b);
-/* Others get to know it: what they are given is ordered behind what @stream has to come after. */
-int buffer_make_known(share_buffer *b, void *stream);
+/* Others get to know it: what they are given comes after @out, which is behind the work on @stream
+ * and behind what that has to come after. */
+int buffer_make_known(share_buffer *b, void *stream, share_fence *out);
 /* To the broker, by its last holder; what is not over yet is told, or waited for in `cooling`. */
 int buffer_give_back(share_buffer *b);
 /* Gives back those in `cooling` whose fences are reached; @all: whether or not. */

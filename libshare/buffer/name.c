@@ -36,11 +36,7 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	if (r == 0)
 		r = tensor_for_request(b, o.tensor, room, &tensor);
 	if (r == 0)
-		r = stream_check(b->client, b->segment->kind, stream);
-	if (r == 0)
-		r = buffer_make_known(b, stream);
-	if (r == 0)
-		r = stream_signal(b->client, b->mapping, stream, &fence);
+		r = buffer_make_known(b, stream, &fence);
 	if (r != 0)
 		return r;
 	m.publish = (struct wire_publish){

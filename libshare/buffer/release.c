@@ -298,18 +298,19 @@ int buffer_release_after(share_buffer *b, struct fences *f, bool shared)
 	return buffer_let_go(b);
 }
 
-int buffer_make_known(share_buffer *b, void *stream)
+int buffer_make_known(share_buffer *b, void *stream, share_fence *out)
 {
-	bool locked;
-	int r = 0;
+	int r = stream_check(b->client, b->segment->kind, stream);
 
-	if (!b->home)
-		return 0;
-	atomic_store_explicit(&b->known, true, memory_order_relaxed);
-	locked = lock_uses(b);
-	if ((b->uses.fences || b->uses.late.pending) && !MUTATION(known_without_order))
-		r = uses_order(b, stream);
-	if (locked)
-		buffers_unlock_uses(b->client);
-	return r;
+	if (r == 0 && b->home) {
+		bool locked;
+
+		atomic_store_explicit(&b->known, true, memory_order_relaxed);
+		locked = lock_uses(b);
+		if ((b->uses.fences || b->uses.late.pending) && !MUTATION(known_without_order))
+			r = uses_order(b, stream);
+		if (locked)
+			buffers_unlock_uses(b->client);
+	}
+	return r != 0 ? r : stream_signal(b->client, b->mapping, stream, out);
 }

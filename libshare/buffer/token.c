@@ -32,11 +32,7 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	if (r == 0)
 		r = tensor_for_request(b, o.tensor, room, &tensor);
 	if (r == 0)
-		r = stream_check(b->client, b->segment->kind, stream);
-	if (r == 0)
-		r = buffer_make_known(b, stream);
-	if (r == 0)
-		r = stream_signal(b->client, b->mapping, stream, &fence);
+		r = buffer_make_known(b, stream, &fence);
 	if (r != 0)
 		return r;
 	m.export = (struct wire_export){
