@@ -217,7 +217,7 @@ static int read_broker_memory(const struct config_reader *r, const struct config
 			      const json_t *document, struct config *c)
 {
 	char shown[SIZE_TEXT_MAX];
-	int e = size_read(r, path, document, false, &c->broker_memory);
+	int e = config_read_size(r, path, document, false, &c->broker_memory);
 
 	if (e == 0 && c->broker_memory < BROKER_MEMORY_MIN)
 		e = config_fail(r, path, "%s is less than a few processes need (1MiB)",
@@ -256,7 +256,7 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 	if (e == 0 && (value = json_object_get(document, "users")))
 		e = config_read_users(r, CONFIG_KEY(NULL, "users"), value, c);
 	if (e == 0)
-		e = size_read(r, place, document, false, &c->default_pool_limit);
+		e = config_read_size(r, place, document, false, &c->default_pool_limit);
 	if (e == 0 && c->default_pool_limit < POOL_MIN_LIMIT)
 		e = config_fail(r, place, "%s is less than the smallest segment (64KiB)",
 				size_format(c->default_pool_limit, shown));

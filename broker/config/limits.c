@@ -95,7 +95,7 @@ static int read_limit(const struct config_reader *r, const struct config_path *p
 	const json_t *value = json_object_get(object, path->key);
 
 	if (limit_table[kind].bytes) {
-		int e = size_read(r, path, object, limit_table[kind].optional, out);
+		int e = config_read_size(r, path, object, limit_table[kind].optional, out);
 
 		if (e == 0 && *out == 0)
 			*out = LIMIT_NONE;

@@ -364,8 +364,8 @@ static int read_pool(const struct config_reader *r, const struct config_path *pa
 	if (e == 0 && numa)
 		e = read_numa(r, CONFIG_KEY(path, "numa"), numa, &p->numa);
 	for (size_t i = 0; e == 0 && i < N_OF(sizes); i++)
-		e = size_read(r, CONFIG_KEY(path, sizes[i].key), object, sizes[i].zero,
-			      sizes[i].out);
+		e = config_read_size(r, CONFIG_KEY(path, sizes[i].key), object, sizes[i].zero,
+				     sizes[i].out);
 	if (e == 0)
 		e = check_pool(r, path, p, default_limit);
 

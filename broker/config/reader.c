@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "broker/config/locate.h"
+#include "broker/config/size.h"
 #include "broker/config/text.h"
 
 #define SHOWN_MAX 72 /* bytes of a foreign key or value in a message */
@@ -286,4 +287,39 @@ int config_parse(const struct config_reader *r, const struct config_path *root, 
 	else
 		add(r, &used, "not JSON: %s (line %d, column %d)", shown, e.line, e.column);
 	return CONFIG_EINVALID;
+}
+
+int config_read_size(const struct config_reader *r, const struct config_path *path,
+		     const json_t *object, bool zero, uint64_t *out)
+{
+	const json_t *value = json_object_get(object, path->key);
+	uint64_t bytes = 0;
+	int e = SIZE_EINVALID;
+
+	if (!value)
+		return 0;
+	if (json_is_integer(value) && json_integer_value(value) >= 0) {
+		bytes = (uint64_t)json_integer_value(value);
+		e = 0;
+	} else if (json_is_string(value)) {
+		e = size_parse(json_string_value(value), &bytes);
+	}
+
+	switch (e) {
+	case 0:
+		break;
+	case SIZE_EOVERFLOW:
+		return config_fail_value(r, path, value, "is too large (less than 16777216TiB)");
+	case SIZE_EINEXACT:
+		return config_fail_value(r, path, value, "is not a whole number of bytes");
+	default:
+		return config_fail_value(
+		    r, path, value,
+		    "is not a size (an integer of bytes, or a string like \"64MiB\")");
+	}
+	if (bytes == 0 && !zero)
+		return config_fail_value(r, path, value,
+					 "is not possible (leave it out for the default)");
+	*out = bytes;
+	return 0;
 }

@@ -2,7 +2,9 @@
 #ifndef BROKER_CONFIG_READER_H
 #define BROKER_CONFIG_READER_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <jansson.h>
 
@@ -72,5 +74,12 @@ int config_check_object(const struct config_reader *r, const struct config_path 
  */
 int config_read_string(const struct config_reader *r, const struct config_path *path,
 		       const json_t *object, const char *what, const char **out);
+
+/**
+ * Reads member @path->key of @object, an integer of bytes or a string for size_parse(). If it is
+ * not there @out stays as it is; @zero says whether it may be 0. Returns 0 or CONFIG_EINVALID.
+ */
+int config_read_size(const struct config_reader *r, const struct config_path *path,
+		     const json_t *object, bool zero, uint64_t *out);
 
 #endif

@@ -6,10 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <jansson.h>
-
-#include "broker/config/locate.h"
-
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
@@ -46,12 +42,5 @@ char *size_exact(uint64_t bytes, char out[static SIZE_EXACT_MAX]);
 /** As size_format(), and how much that is where it takes many digits: "1536MiB",
  * "11.8GiB (12342048KiB)". Returns @out. */
 char *size_tell(uint64_t bytes, char out[static SIZE_EXACT_MAX]);
-
-/**
- * Reads member @path->key of @object, an integer of bytes or a string as above. If it is not there
- * @out stays as it is; @zero says whether it may be 0. Returns 0 or CONFIG_EINVALID.
- */
-int size_read(const struct config_reader *r, const struct config_path *path, const json_t *object,
-	      bool zero, uint64_t *out);
 
 #endif
