@@ -62,7 +62,6 @@ KNOWS = {
     "broker/*.h": "broker/config broker/log broker/journal broker/keeper",
     "broker/journal": "broker/log",
     "broker/keeper": "broker/log",
-    "broker/log": "broker/config",
     "broker/client": "broker/*.h broker/config broker/log broker/journal broker/keeper",
     "broker/monitor": "broker/*.h broker/config broker/client",
     "broker/device": "broker/*.h broker/log broker/client broker/journal broker/keeper",
@@ -104,7 +103,7 @@ FACES = {
     "broker/log": "log",
     "broker/journal": "generations journal object record record_types",
     "broker/keeper": "blame keeper kept",
-    "broker/config": "access change config machine reader right size text",
+    "broker/config": "access change config machine reader right",
     "broker/client": "account charge client clients closer connection conversation deferred fair_share peer price records"
                      " request turns wait",
     "broker/monitor": "monitor",
@@ -255,7 +254,7 @@ class Tree:
 OFFENCES = {
     '#include "wire/wire.h"': "memory/bad.c tools/bad.c examples/bad.c python/bad.c include/share/bad.h",
     '#include "memory/kind.h"': "wire/bad1.c tools/bad3.c python/bad2.c",
-    '#include "broker/config/text.h"': "wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c",
+    '#include "broker/config/config.h"': "wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c",
     '#include "libshare/client/client.h"': "broker/bad1.c bench/bad2.c tools/bad2.c",
     '#include "tests/tree.h"': "broker/bad2.c examples/bad2.c",
     "#include <event2/event.h>": "libshare/bad2.c wire/bad3.c agent/bad2.c",
@@ -287,7 +286,7 @@ OFFENCES = {
     "/*\n * SCM_RIGHTS is passed by others, cuInit() called by others.\n */\n// #include <cuda.h>\n"
     "int cursor, custom, CURRENT;": "broker/good3.c",
     "#include <cuda.h>\nCUresult r;\nvoid *cuInit;": "memory/cuda/good.c examples/good2.c",
-    '#include "broker/config/text.h"\nSCM_RIGHTS': "tests/good.c",
+    '#include "broker/config/config.h"\nSCM_RIGHTS': "tests/good.c",
     "SCM_RIGHTS": "wire/packet.c",
     '#include "wire/wire.h"\n#include "memory/kind.h"': "bench/good2.c",
     '#include "broker/broker.h"\n#include "broker/log/log.h"': "broker/client/good.c",

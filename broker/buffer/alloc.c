@@ -12,6 +12,7 @@
 #include <share/share.h>
 
 #include "base/clock.h"
+#include "base/size.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
@@ -23,7 +24,6 @@
 #include "broker/client/clients.h"
 #include "broker/client/price.h"
 #include "broker/client/request.h"
-#include "broker/config/size.h"
 #include "broker/log/log.h"
 #include "broker/memory/adopted.h"
 #include "broker/memory/client_memory.h"

@@ -11,12 +11,12 @@
 
 #include <share/share.h>
 
+#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
-#include "broker/config/text.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"

@@ -13,6 +13,7 @@
 
 #include <share/share.h>
 
+#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
@@ -21,7 +22,6 @@
 #include "broker/client/client.h"
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
-#include "broker/config/text.h"
 #include "broker/memory/pool.h"
 
 /* Those that wait for one buffer, which has no room for more than whether there are any. */

@@ -12,13 +12,13 @@
 #include <share/channel.h>
 
 #include "base/descriptor.h"
+#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/channel/inside.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
-#include "broker/config/text.h"
 #include "broker/device/device.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"

@@ -13,6 +13,7 @@
 
 #include <share/channel.h>
 
+#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
@@ -23,7 +24,6 @@
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
-#include "broker/config/text.h"
 #include "broker/memory/adopted.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"

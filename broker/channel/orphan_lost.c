@@ -16,12 +16,12 @@
 #include <share/channel.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
-#include "broker/config/text.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"

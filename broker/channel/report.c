@@ -16,10 +16,10 @@
 #include <share/channel.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
 #include "broker/client/client.h"
-#include "broker/config/text.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
 

@@ -14,11 +14,11 @@
 #include <share/error.h>
 
 #include "base/mutation.h"
+#include "base/size.h"
 #include "broker/client/account.h"
 #include "broker/client/fair_share.h"
 #include "broker/client/inside.h"
 #include "broker/client/price.h"
-#include "broker/config/size.h"
 #include "broker/log/log.h"
 #include "wire/wire.h"
 

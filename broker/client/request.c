@@ -12,12 +12,12 @@
 
 #include <share/share.h>
 
+#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
-#include "broker/config/text.h"
 #include "broker/log/log.h"
 
 void request_reply(struct request *r, struct wire_message *m, const int *fds, size_t n_fds)

@@ -22,8 +22,8 @@
 
 #include <share/share.h>
 
+#include "base/size.h"
 #include "broker/config/limits.h"
-#include "broker/config/size.h"
 
 #define KEY_MAX  512 /* bytes; the name of a pool has up to 255 */
 #define TEXT_MAX 512

@@ -22,10 +22,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/size.h"
 #include "broker/config/limits.h"
 #include "broker/config/machine.h"
 #include "broker/config/reader.h"
-#include "broker/config/size.h"
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/config/size.h"
+#include "base/size.h"
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])
 

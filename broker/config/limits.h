@@ -2,9 +2,9 @@
 #ifndef BROKER_CONFIG_LIMITS_H
 #define BROKER_CONFIG_LIMITS_H
 
+#include "base/size.h"
 #include "broker/config/config.h"
 #include "broker/config/reader.h"
-#include "broker/config/size.h"
 
 /* What others ask about limits. Both readers return 0 or an error of reader.h. */
 

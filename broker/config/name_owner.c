@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/config/text.h"
+#include "base/text.h"
 
 #define EXAMPLE "{\"frames/\": [\"alice\", \"@video\"]}"
 

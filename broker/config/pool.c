@@ -18,8 +18,8 @@
 
 #include <share/share.h>
 
-#include "broker/config/size.h"
-#include "broker/config/text.h"
+#include "base/size.h"
+#include "base/text.h"
 #include "memory/kind.h"
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])

@@ -18,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
+#include "base/text.h"
 #include "broker/config/locate.h"
-#include "broker/config/size.h"
-#include "broker/config/text.h"
 
 #define SHOWN_MAX 72 /* bytes of a foreign key or value in a message */
 

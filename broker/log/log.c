@@ -19,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "broker/config/size.h"
-#include "broker/config/text.h"
+#include "base/size.h"
+#include "base/text.h"
 #include "broker/log/log.h"
 #include "broker/log/rate.h"
 #include "broker/log/sink.h"

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "broker/config/text.h"
+#include "base/text.h"
 #include "broker/log/rate.h"
 
 #define MINUTE_MS        60000

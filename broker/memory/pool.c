@@ -13,11 +13,11 @@
 #include <share/share.h>
 
 #include "base/mutation.h"
+#include "base/size.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/config/machine.h"
-#include "broker/config/size.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"

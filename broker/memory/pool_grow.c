@@ -15,8 +15,8 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "broker/broker.h"
-#include "broker/config/size.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"

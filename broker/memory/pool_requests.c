@@ -8,13 +8,13 @@
 
 #include <share/share.h>
 
+#include "base/size.h"
+#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/price.h"
 #include "broker/client/request.h"
-#include "broker/config/size.h"
-#include "broker/config/text.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"

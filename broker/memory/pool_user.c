@@ -12,8 +12,8 @@
 
 #include <share/error.h>
 
+#include "base/size.h"
 #include "broker/client/fair_share.h"
-#include "broker/config/size.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"

@@ -23,10 +23,10 @@
 
 #include <event2/event.h>
 
+#include "base/size.h"
 #include "base/thread.h"
 #include "broker/broker.h"
 #include "broker/config/machine.h"
-#include "broker/config/size.h"
 #include "broker/log/log.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"

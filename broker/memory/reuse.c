@@ -25,11 +25,11 @@
 
 #include <share/share.h>
 
+#include "base/size.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/clients.h"
 #include "broker/client/price.h"
-#include "broker/config/size.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"

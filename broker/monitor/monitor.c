@@ -17,6 +17,7 @@
 #include <share/admin.h>
 #include <share/share.h>
 
+#include "base/text.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
@@ -24,7 +25,6 @@
 #include "broker/client/deferred.h"
 #include "broker/client/price.h"
 #include "broker/client/request.h"
-#include "broker/config/text.h"
 #include "broker/monitor/monitor.h"
 
 #define ROOM        60000 /* bytes of rows */

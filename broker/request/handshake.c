@@ -12,13 +12,13 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
-#include "broker/config/text.h"
 #include "broker/keeper/kept.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"

@@ -19,8 +19,8 @@
 
 #include <share/share.h>
 
+#include "base/size.h"
 #include "broker/config/config.h"
-#include "broker/config/size.h"
 
 TestSuite(config, .timeout = 30);
 

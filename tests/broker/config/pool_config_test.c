@@ -12,8 +12,8 @@
 
 #include <share/share.h>
 
+#include "base/size.h"
 #include "broker/config/pool.h"
-#include "broker/config/size.h"
 
 TestSuite(pool_config, .timeout = 30);
 

@@ -3,13 +3,14 @@
  * What is text, what is a name, how foreign text is shown, how sizes are read.
  */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 
-#include "broker/config/size.h"
-#include "broker/config/text.h"
+#include "base/size.h"
+#include "base/text.h"
 
 TestSuite(text, .timeout = 30);
 TestSuite(size, .timeout = 30);

@@ -7,14 +7,14 @@
  *
  * Must not know what is measured, nor which sizes make sense for it.
  */
-#include "broker/config/size.h"
+#include "base/size.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "broker/config/text.h"
+#include "base/text.h"
 
 static const struct {
 	const char *name;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_SIZE_H
-#define BROKER_CONFIG_SIZE_H
+#ifndef BASE_SIZE_H
+#define BASE_SIZE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
  *
  * Knows nothing of where a text came from or what it means.
  */
-#include "broker/config/text.h"
+#include "base/text.h"
 
 #include <stdint.h>
 #include <stdio.h>
