@@ -103,7 +103,7 @@ FACES = {
     "broker/log": "log",
     "broker/journal": "generations journal object record record_types",
     "broker/keeper": "blame keeper kept",
-    "broker/config": "access change config machine reader right",
+    "broker/config": "access change config lists machine reader right",
     "broker/client": "account charge client clients closer connection conversation deferred fair_share peer price records"
                      " request turns wait",
     "broker/monitor": "monitor",

@@ -269,7 +269,7 @@ bool client_may(const struct client *c, enum access_right right, const struct ac
 {
 	const struct access_who who = {c->peer.uid, c->peer.groups, c->peer.n_groups};
 
-	return access_may(c->broker->config, &who, right, what);
+	return access_may(&c->broker->config->rights, &who, right, what);
 }
 
 bool client_answers_for(const struct client *c, uid_t uid)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who may do what with a pool: users and groups, each with a mode. In lists that clients send there
- * are numbers only, as nobody may make the broker ask the system's user database (principal.c).
+ * Who may do what with a pool: users and groups, each with a mode.
  *
  * There is no way to take something away: what entries allow adds up, so their order means nothing
  * and a list can be read without simulating it.
@@ -11,7 +10,6 @@
 #include "broker/config/access.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +18,6 @@ static const struct {
 	const char *name;
 	unsigned mode;
 } modes[] = {{"ro", ACCESS_RO}, {"rw", ACCESS_RW}, {"manage", ACCESS_ALL}};
-
-/* How a list may say who is meant. "*" is always possible. */
-enum spelling {
-	NAMES_AND_NUMBERS,
-	NUMBERS_ONLY, /* no look-up, nothing that could block */
-};
 
 int access_grant(struct access_list *list, struct principal who, unsigned mode)
 {
@@ -95,6 +87,15 @@ const char *access_mode_name(unsigned mode)
 	return "nothing";
 }
 
+unsigned access_mode_named(const char *name)
+{
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		if (strcmp(modes[i].name, name) == 0)
+			return modes[i].mode;
+	}
+	return 0;
+}
+
 char *access_format(const struct access_list *list, char *out, size_t size)
 {
 	static const char rest[] = ", ...]";
@@ -136,113 +137,4 @@ int access_list_copy(struct access_list *out, const struct access_list *from)
 		entries[i] = from->entries[i];
 	*out = (struct access_list){.entries = entries, .n_entries = from->n_entries};
 	return 0;
-}
-
-static int parse_who(const struct config_reader *r, const struct config_path *path,
-		     const json_t *entry, enum spelling spelling, struct principal *out)
-{
-	const json_t *user = json_object_get(entry, "user");
-	const json_t *group = json_object_get(entry, "group");
-	const json_t *value = user ? user : group;
-	const char *name = json_string_value(value);
-
-	if (!value)
-		return config_fail(r, path, "lacks \"user\" or \"group\"");
-	if (user && group)
-		return config_fail(r, path, "has both \"user\" and \"group\" (make it two)");
-	path = CONFIG_KEY(path, user ? "user" : "group");
-	if (!name && !json_is_integer(value))
-		return config_fail_value(r, path, value, "is not a %s",
-					 user ? "user (a name, \"*\" or a uid)"
-					      : "group (a name or a gid)");
-	if (user && name && strcmp(name, "*") == 0) {
-		*out = (struct principal){.type = PRINCIPAL_EVERYONE};
-		return 0;
-	}
-	/* "1000" in quotes as well: it could be meant for a user who is called so. */
-	if (name && spelling == NUMBERS_ONLY)
-		return config_fail_value(r, path, value,
-					 "is a name; clients send numbers "
-					 "(share_pool_create translates names)");
-	out->type = user ? PRINCIPAL_USER : PRINCIPAL_GROUP;
-	return principal_parse(r, path, value, name, out);
-}
-
-static int parse_mode(const struct config_reader *r, const struct config_path *path,
-		      const json_t *entry, unsigned *out)
-{
-	const json_t *value = json_object_get(entry, "mode");
-	const char *name = json_string_value(value);
-
-	if (!value)
-		return config_fail(r, path, "lacks \"mode\" (ro, rw or manage)");
-	for (size_t i = 0; name && i < sizeof(modes) / sizeof(modes[0]); i++) {
-		if (strcmp(name, modes[i].name) == 0) {
-			*out = modes[i].mode;
-			return 0;
-		}
-	}
-	return config_fail_value(r, CONFIG_KEY(path, "mode"), value,
-				 "is not a mode (ro, rw or manage)");
-}
-
-static int parse_entry(const struct config_reader *r, const struct config_path *path, json_t *value,
-		       enum spelling spelling, struct access_list *list)
-{
-	static const char *const keys[] = {"user", "group", "mode"};
-	struct principal who = {0};
-	unsigned mode = 0;
-
-	if (!json_is_object(value))
-		return config_fail_value(r, path, value, "is not an entry (like %s)",
-					 "{\"user\": \"alice\", \"mode\": \"rw\"}");
-	int e = config_check_keys(r, path, value, keys, sizeof(keys) / sizeof(keys[0]));
-	if (e == 0)
-		e = parse_who(r, path, value, spelling, &who);
-	if (e == 0)
-		e = parse_mode(r, path, value, &mode);
-	if (e == 0 && access_grant(list, who, mode) < 0)
-		e = config_fail_memory(r);
-	return e;
-}
-
-static int parse_list(const struct config_reader *r, const struct config_path *path,
-		      const json_t *array, enum spelling spelling, struct access_list *out)
-{
-	struct access_list list = {0};
-	int e = principal_check_list(r, path, array, "{\"user\": \"alice\", \"mode\": \"rw\"}");
-
-	for (size_t i = 0; e == 0 && i < json_array_size(array); i++)
-		e = parse_entry(r, CONFIG_INDEX(path, i), json_array_get(array, i), spelling,
-				&list);
-	if (e == 0)
-		*out = list;
-	else
-		access_list_clear(&list);
-	return e;
-}
-
-int access_parse(const struct config_reader *r, const struct config_path *path, const json_t *array,
-		 struct access_list *out)
-{
-	return parse_list(r, path, array, NAMES_AND_NUMBERS, out);
-}
-
-int access_parse_text(const char *text, size_t size, struct access_list *out, char *error,
-		      size_t error_size)
-{
-	const struct config_reader r = {
-	    .text = text, .size = size, .error = error, .error_size = error_size};
-	const struct config_path root = {.key = "access"};
-	json_t *array;
-
-	if (size > ACCESS_MAX_TEXT)
-		return config_fail(&r, &root, "%zu bytes are too many (at most %d)", size,
-				   ACCESS_MAX_TEXT);
-	int e = config_parse(&r, &root, &array);
-	if (e != 0)
-		return e;
-	e = parse_list(&r, &root, array, NUMBERS_ONLY, out);
-	json_decref(array);
-	return e;
 }

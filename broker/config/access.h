@@ -6,10 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include <jansson.h>
-
 #include "broker/config/principal.h"
-#include "broker/config/reader.h"
 
 /** What somebody may do with a pool, as bits. ACCESS_READ and ACCESS_WRITE are enum share_access's.
  */
@@ -22,8 +19,6 @@ enum access_mode {
 #define ACCESS_RW  ((unsigned)(ACCESS_READ | ACCESS_WRITE))
 #define ACCESS_ALL ((unsigned)(ACCESS_READ | ACCESS_WRITE | ACCESS_MANAGE))
 
-#define ACCESS_MAX_TEXT (1 << 14) /* bytes of JSON that a client may send */
-
 struct access_entry {
 	struct principal who;
 	unsigned mode; /* bits of enum access_mode */
@@ -34,22 +29,6 @@ struct access_list {
 	struct access_entry *entries;
 	size_t n_entries;
 };
-
-/**
- * Reads a list like [{"user": "alice", "mode": "rw"}, {"group": 44, "mode": "ro"}]. Names are
- * looked up in the system's user database, which may ask the network. Otherwise as
- * principal_list_parse(), for access_list_clear().
- */
-int access_parse(const struct config_reader *r, const struct config_path *path, const json_t *array,
-		 struct access_list *out);
-
-/**
- * The same from JSON text that a client sent, with numbers instead of names: never asks the
- * system's user database, and never blocks. Refuses more than ACCESS_MAX_TEXT bytes. @error says
- * "access[1].mode: ..."; it is written on failure only.
- */
-int access_parse_text(const char *text, size_t size, struct access_list *out, char *error,
-		      size_t error_size);
 
 /** Lets @who in with @mode on top of what the list says; giving it twice changes nothing. That is
  * how a pool's owner gets ACCESS_ALL. Returns 0 or -ENOMEM. */
@@ -72,6 +51,8 @@ char *access_format(const struct access_list *list, char *out, size_t size);
 
 /** As in the file: "ro", "rw", "manage"; "nothing" for 0. Static storage. */
 const char *access_mode_name(unsigned mode);
+/** The reverse; 0: it is none. */
+unsigned access_mode_named(const char *name);
 
 /** Returns 0 or -ENOMEM. @out is written on success only (what it held is not freed), for
  * access_list_clear(). */

@@ -326,8 +326,7 @@ static int compare_owners(struct config_changes *out, const struct name_owner *n
 	now = now ? now : &nobody;
 	file = file ? file : &nobody;
 	for (int i = 0; r == 0 && i < NAME_RIGHTS; i++) {
-		snprintf(key, sizeof(key), "names[\"%s\"].%s", prefix,
-			 name_right_name((enum name_right)i));
+		snprintf(key, sizeof(key), "names[\"%s\"].%s", prefix, name_rights[i]);
 		r = compare_principals(out, key, &now->lists[i], &file->lists[i]);
 	}
 	return r;
@@ -368,12 +367,12 @@ int config_compare(const struct config *now, const struct config *file, struct c
 	if (r == 0)
 		r = compare(out, false, "socket_mode", one, other);
 	if (r == 0)
-		r = compare_principals(out, "admins", &now->admins, &file->admins);
+		r = compare_principals(out, "admins", &now->rights.admins, &file->rights.admins);
 	if (r == 0)
-		r = compare_principals(out, "create_pools", &now->create_pools,
-				       &file->create_pools);
+		r = compare_principals(out, "create_pools", &now->rights.create_pools,
+				       &file->rights.create_pools);
 	if (r == 0)
-		r = compare_names(out, &now->names, &file->names);
+		r = compare_names(out, &now->rights.names, &file->rights.names);
 	if (r == 0)
 		r = compare_limits(out, now, file);
 	if (r == 0)

@@ -24,8 +24,10 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "broker/config/limits.h"
+#include "broker/config/lists.h"
 #include "broker/config/machine.h"
 #include "broker/config/reader.h"
+#include "broker/config/who.h"
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])
 
@@ -109,9 +111,9 @@ void config_free(struct config *c)
 		return;
 	pool_configs_free(c->pools, c->n_pools);
 	free(c->users);
-	principal_list_clear(&c->admins);
-	principal_list_clear(&c->create_pools);
-	name_owners_clear(&c->names);
+	principal_list_clear(&c->rights.admins);
+	principal_list_clear(&c->rights.create_pools);
+	name_owners_clear(&c->rights.names);
 	free(c->socket);
 	free(c->file);
 	free(c->text);
@@ -124,8 +126,8 @@ int config_default(struct config **out)
 
 	if (!c)
 		return -ENOMEM;
-	if (add_self(&c->admins) < 0 || add_self(&c->create_pools) < 0 || add_default_pool(c) < 0 ||
-	    add_self_to_pools(c) < 0) {
+	if (add_self(&c->rights.admins) < 0 || add_self(&c->rights.create_pools) < 0 ||
+	    add_default_pool(c) < 0 || add_self_to_pools(c) < 0) {
 		config_free(c);
 		return -ENOMEM;
 	}
@@ -245,12 +247,12 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 	if (e == 0)
 		e = read_socket_mode(r, CONFIG_KEY(NULL, "socket_mode"), document, c);
 	if (e == 0)
-		e = read_principals(r, CONFIG_KEY(NULL, "admins"), document, &c->admins);
+		e = read_principals(r, CONFIG_KEY(NULL, "admins"), document, &c->rights.admins);
 	if (e == 0)
 		e = read_principals(r, CONFIG_KEY(NULL, "create_pools"), document,
-				    &c->create_pools);
+				    &c->rights.create_pools);
 	if (e == 0 && (value = json_object_get(document, "names")))
-		e = name_owners_parse(r, CONFIG_KEY(NULL, "names"), value, &c->names);
+		e = name_owners_parse(r, CONFIG_KEY(NULL, "names"), value, &c->rights.names);
 	if (e == 0 && (value = json_object_get(document, "limits")))
 		e = config_read_limits(r, CONFIG_KEY(NULL, "limits"), value, &c->limits);
 	if (e == 0 && (value = json_object_get(document, "users")))

@@ -6,9 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "broker/config/access.h"
-#include "broker/config/name_owner.h"
 #include "broker/config/pool.h"
+#include "broker/config/right.h"
 
 /* What the operator decided: docs/configuration.md. What is read again replaces all of it. */
 
@@ -63,9 +62,7 @@ struct config {
 	size_t text_size;
 	char *socket; /* NULL: not configured */
 	mode_t socket_mode;
-	struct principal_list admins;       /* root and the broker's own user included */
-	struct principal_list create_pools; /* root and the broker's own user included */
-	struct name_owners names;           /* whose names are */
+	struct rights rights;
 	struct limits limits;
 	struct user_limits *users;
 	size_t n_users;

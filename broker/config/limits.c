@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "broker/config/who.h"
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])
 

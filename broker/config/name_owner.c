@@ -15,20 +15,13 @@
  */
 #include "broker/config/name_owner.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
-
-#define EXAMPLE "{\"frames/\": [\"alice\", \"@video\"]}"
-
-#define ENTRY_EXAMPLE "{\"use\": [\"@video\"], \"publish\": [\"alice\"]}"
-
-static const char *const rights[NAME_RIGHTS] = {"use", "publish", "create", "manage"};
+const char *const name_rights[NAME_RIGHTS] = {"use", "publish", "create", "manage"};
 
 static bool begins_with(const void *name, size_t size, const char *prefix, size_t n)
 {
@@ -100,87 +93,12 @@ bool name_owners_allow(const struct name_owners *o, const void *name, size_t siz
 	}
 }
 
-const char *name_right_name(enum name_right right)
-{
-	return rights[right];
-}
-
 const struct name_owner *name_owners_find(const struct name_owners *o, const char *prefix)
 {
 	for (size_t i = 0; i < o->n_entries; i++)
 		if (strcmp(o->entries[i].prefix, prefix) == 0)
 			return &o->entries[i];
 	return NULL;
-}
-
-static int parse_rights(const struct config_reader *r, const struct config_path *path,
-			json_t *object, struct name_owner *out)
-{
-	int e = config_check_keys(r, path, object, rights, NAME_RIGHTS);
-
-	for (int i = 0; e == 0 && i < NAME_RIGHTS; i++) {
-		const json_t *list = json_object_get(object, rights[i]);
-
-		if (list)
-			e = principal_list_parse(r, CONFIG_KEY(path, rights[i]), list,
-						 &out->lists[i]);
-	}
-	return e;
-}
-
-static int parse_entry(const struct config_reader *r, const struct config_path *path, json_t *value,
-		       struct name_owner *out)
-{
-	static const struct principal everyone = {.type = PRINCIPAL_EVERYONE};
-	int e = 0;
-
-	if (json_is_object(value)) {
-		e = parse_rights(r, path, value, out);
-	} else if (!json_is_array(value)) {
-		e = config_fail_value(r, path, value,
-				      "is neither a list of users nor an object (like %s)",
-				      ENTRY_EXAMPLE);
-	} else {
-		e = principal_list_parse(r, path, value, &out->lists[NAME_PUBLISH]);
-		if (e == 0)
-			e = principal_list_parse(r, path, value, &out->lists[NAME_CREATE]);
-	}
-	if (e == 0 && (!json_is_object(value) || !json_object_get(value, rights[NAME_USE])) &&
-	    principal_list_add(&out->lists[NAME_USE], everyone) < 0)
-		e = config_fail_memory(r);
-	return e;
-}
-
-int name_owners_parse(const struct config_reader *r, const struct config_path *path, json_t *object,
-		      struct name_owners *out)
-{
-	int e = config_check_object(r, path, object, EXAMPLE);
-	const char *prefix;
-	json_t *value;
-
-	if (e != 0)
-		return e;
-	if (json_object_size(object) > PRINCIPAL_LIST_MAX)
-		return config_fail(r, path, "%zu prefixes are too many (at most %d)",
-				   json_object_size(object), PRINCIPAL_LIST_MAX);
-	out->entries = calloc(json_object_size(object) + 1, sizeof(*out->entries));
-	if (!out->entries)
-		return config_fail_memory(r);
-	json_object_foreach (object, prefix, value) {
-		struct name_owner *owner = &out->entries[out->n_entries];
-
-		if (!text_is_valid_name(prefix, strlen(prefix)))
-			return config_fail(r, CONFIG_KEY(path, prefix),
-					   "is not the beginning of a name");
-		owner->prefix = strdup(prefix);
-		if (!owner->prefix)
-			return config_fail_memory(r);
-		out->n_entries++;
-		e = parse_entry(r, CONFIG_KEY(path, prefix), value, owner);
-		if (e != 0)
-			return e;
-	}
-	return 0;
 }
 
 void name_owners_clear(struct name_owners *o)

@@ -6,8 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "broker/config/access.h"
-#include "broker/config/reader.h"
+#include "broker/config/principal.h"
 
 /* What can be had of names that begin so. Who may have one of the others may use them, too. */
 enum name_right {
@@ -37,20 +36,11 @@ struct name_owners {
 bool name_owners_allow(const struct name_owners *o, const void *name, size_t size,
 		       enum name_right right, uid_t uid, const gid_t *groups, size_t n_groups);
 
-/** As in the file: "use". Static storage. */
-const char *name_right_name(enum name_right right);
+/** As in the file: "use". */
+extern const char *const name_rights[NAME_RIGHTS];
 
 /** Of exactly this prefix; NULL: nothing is said of it. */
 const struct name_owner *name_owners_find(const struct name_owners *o, const char *prefix);
-
-/**
- * Reads an object like {"frames/": ["alice", "@video"], "films/": {"use": ["@video"], "publish":
- * ["alice"]}}. A list is who may publish and create. What an object does not say is nobody's, but
- * "use", which is everybody's. Returns 0, CONFIG_EINVALID or a negative errno, worded in the
- * reader's buffer. @out is for name_owners_clear() in any case.
- */
-int name_owners_parse(const struct config_reader *r, const struct config_path *path, json_t *object,
-		      struct name_owners *out);
 
 void name_owners_clear(struct name_owners *o);
 

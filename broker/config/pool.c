@@ -20,6 +20,7 @@
 
 #include "base/size.h"
 #include "base/text.h"
+#include "broker/config/lists.h"
 #include "memory/kind.h"
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])

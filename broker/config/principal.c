@@ -1,106 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Users and groups, and lists of them.
+ * Users and groups, and lists of them. They are numbers: to compare them asks nobody.
  *
- * Lists hold numbers. Names become numbers when a list is read, once, so that a check costs no
- * look-up, and a user who is renamed or removed later gains nothing. The system's user database
- * may be a network away, and to ask it takes as long as it takes: that is for the configuration
- * file, before the broker serves anybody.
- *
- * Must not know where a peer's uid and groups come from.
+ * Must not know where a peer's uid and groups come from, nor who reads a list.
  */
 #include "broker/config/principal.h"
 
 #include <errno.h>
-#include <grp.h>
-#include <pwd.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-
-#define DATABASE_BUFFER     1024
-#define DATABASE_BUFFER_MAX (1 << 20) /* a group with some ten thousand members */
-
-#define ID_MAX (UINT32_MAX - 1) /* (uid_t)-1 means "leave it" to the kernel, it is nobody's */
-
-static int look_up_user(const char *name, char *buffer, size_t size, id_t *out)
-{
-	struct passwd entry, *found;
-	int r = getpwnam_r(name, &entry, buffer, size, &found);
-
-	if (found)
-		*out = entry.pw_uid;
-	return found ? 0 : r ? r : ENOENT;
-}
-
-static int look_up_group(const char *name, char *buffer, size_t size, id_t *out)
-{
-	struct group entry, *found;
-	int r = getgrnam_r(name, &entry, buffer, size, &found);
-
-	if (found)
-		*out = entry.gr_gid;
-	return found ? 0 : r ? r : ENOENT;
-}
-
-/* Grows the buffer until the entry fits. Returns a positive errno as the look-ups do. */
-static int look_up(int (*function)(const char *, char *, size_t, id_t *), const char *name,
-		   id_t *out)
-{
-	int r = ERANGE;
-
-	for (size_t size = DATABASE_BUFFER; r == ERANGE && size <= DATABASE_BUFFER_MAX; size *= 4) {
-		char *buffer = malloc(size);
-		if (!buffer)
-			return ENOMEM;
-		r = function(name, buffer, size, out);
-		free(buffer);
-	}
-	return r;
-}
-
-static bool parse_id(const char *text, id_t *out)
-{
-	uint64_t id = 0;
-
-	for (const char *p = text; *p != '\0'; p++) {
-		if (*p < '0' || *p > '9')
-			return false;
-		id = id * 10 + (uint64_t)(*p - '0');
-		if (id > ID_MAX)
-			return false;
-	}
-	*out = (id_t)id;
-	return text[0] != '\0';
-}
-
-static int find_id(int (*function)(const char *, char *, size_t, id_t *), const char *name,
-		   id_t *out)
-{
-	int r = look_up(function, name, out);
-
-	switch (r) {
-	case 0:
-		return 0;
-	case ENOENT: /* and what getpwnam_r(3) lists as other ways to say so */
-	case ESRCH:
-	case EBADF:
-	case EPERM:
-		return parse_id(name, out) ? 0 : CONFIG_EINVALID;
-	default:
-		return -r;
-	}
-}
-
-int principal_find_user(const char *name, uid_t *out)
-{
-	return find_id(look_up_user, name, out);
-}
-
-int principal_find_group(const char *name, gid_t *out)
-{
-	return find_id(look_up_group, name, out);
-}
 
 bool principal_equal(struct principal a, struct principal b)
 {
@@ -123,38 +30,6 @@ bool principal_is(struct principal who, uid_t uid, const gid_t *groups, size_t n
 	}
 	return false;
 }
-
-/* Reads a user or group from its name or number. */
-int principal_parse(const struct config_reader *r, const struct config_path *path,
-		    const json_t *value, const char *name, struct principal *who)
-{
-	const char *kind = who->type == PRINCIPAL_GROUP ? "group" : "user";
-
-	if (!name) {
-		json_int_t id = json_integer_value(value);
-
-		if (id < 0 || (uint64_t)id > ID_MAX)
-			return config_fail_value(r, path, value, "is not the id of a %s", kind);
-		who->id = (id_t)id;
-		return 0;
-	}
-
-	int e = who->type == PRINCIPAL_GROUP ? principal_find_group(name, &who->id)
-					     : principal_find_user(name, &who->id);
-	if (e == -ENOMEM)
-		return config_fail_memory(r);
-	if (e < 0) {
-		config_fail_value(r, path, value, "cannot be looked up: %s", strerror(-e));
-		return e;
-	}
-	if (e > 0)
-		return config_fail_value(r, path, value, "is unknown here: there is no such %s",
-					 kind);
-	return 0;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Lists of principals                                                                         */
 
 int principal_list_add(struct principal_list *list, struct principal who)
 {
@@ -186,54 +61,4 @@ void principal_list_clear(struct principal_list *list)
 {
 	free(list->entries);
 	*list = (struct principal_list){0};
-}
-
-int principal_check_list(const struct config_reader *r, const struct config_path *path,
-			 const json_t *array, const char *example)
-{
-	if (!json_is_array(array))
-		return config_fail_value(r, path, array, "is not a list (like [%s])", example);
-	if (json_array_size(array) > PRINCIPAL_LIST_MAX)
-		return config_fail(r, path, "%zu entries are too many (at most %d)",
-				   json_array_size(array), PRINCIPAL_LIST_MAX);
-	return 0;
-}
-
-static int parse_list_element(const struct config_reader *r, const struct config_path *path,
-			      const json_t *value, struct principal_list *list)
-{
-	const char *name = json_string_value(value);
-	struct principal who = {.type = PRINCIPAL_USER};
-	int e = 0;
-
-	if (!name && !json_is_integer(value))
-		return config_fail_value(r, path, value,
-					 "is not a user (a name, \"@group\", \"*\" or a uid)");
-	if (name && strcmp(name, "*") == 0) {
-		who.type = PRINCIPAL_EVERYONE;
-	} else {
-		if (name && name[0] == '@') {
-			who.type = PRINCIPAL_GROUP;
-			name++;
-		}
-		e = principal_parse(r, path, value, name, &who);
-	}
-	if (e == 0 && principal_list_add(list, who) < 0)
-		e = config_fail_memory(r);
-	return e;
-}
-
-int principal_list_parse(const struct config_reader *r, const struct config_path *path,
-			 const json_t *array, struct principal_list *out)
-{
-	struct principal_list list = {0};
-	int e = principal_check_list(r, path, array, "\"alice\", \"@video\", 1000");
-
-	for (size_t i = 0; e == 0 && i < json_array_size(array); i++)
-		e = parse_list_element(r, CONFIG_INDEX(path, i), json_array_get(array, i), &list);
-	if (e == 0)
-		*out = list;
-	else
-		principal_list_clear(&list);
-	return e;
 }

@@ -15,8 +15,6 @@
  */
 #include "broker/config/right.h"
 
-#include "broker/config/config.h"
-
 enum access_right access_right_of(unsigned mode)
 {
 	return mode & ACCESS_WRITE ? RIGHT_WRITE : RIGHT_READ;
@@ -27,7 +25,7 @@ static bool is_its_own(const struct access_who *who, const struct access_object 
 	return o->is_owned && o->owner == who->uid;
 }
 
-static bool name_lets(const struct config *rules, const struct access_who *who,
+static bool name_lets(const struct rights *rules, const struct access_who *who,
 		      enum name_right right, const struct access_object *o)
 {
 	return !o->name || name_owners_allow(&rules->names, o->name, o->size, right, who->uid,
@@ -35,7 +33,7 @@ static bool name_lets(const struct config *rules, const struct access_who *who,
 }
 
 /* Its memory, in these modes. */
-static bool pool_lets(const struct config *rules, const struct access_who *who, unsigned modes,
+static bool pool_lets(const struct rights *rules, const struct access_who *who, unsigned modes,
 		      const struct access_object *pool)
 {
 	if (is_its_own(who, pool))
@@ -46,7 +44,7 @@ static bool pool_lets(const struct config *rules, const struct access_who *who, 
 	       name_lets(rules, who, NAME_USE, pool);
 }
 
-static bool may_reach(const struct config *rules, const struct access_who *who, unsigned modes,
+static bool may_reach(const struct rights *rules, const struct access_who *who, unsigned modes,
 		      const struct access_object *o)
 {
 	switch (o->kind) {
@@ -63,7 +61,7 @@ static bool may_reach(const struct config *rules, const struct access_who *who, 
 	return is_its_own(who, o);
 }
 
-bool access_may(const struct config *rules, const struct access_who *who, enum access_right right,
+bool access_may(const struct rights *rules, const struct access_who *who, enum access_right right,
 		const struct access_object *o)
 {
 	if (principal_match(&rules->admins, who->uid, who->groups, who->n_groups))

@@ -7,8 +7,14 @@
 #include <sys/types.h>
 
 #include "broker/config/access.h"
+#include "broker/config/name_owner.h"
 
-struct config;
+/* What decides, as the operator has it. All zero lets only those in who have made something. */
+struct rights {
+	struct principal_list admins;       /* root and the broker's own user included */
+	struct principal_list create_pools; /* root and the broker's own user included */
+	struct name_owners names;           /* whose names are */
+};
 
 /* What somebody wants. Who may not read a thing is answered as if it were not there. */
 enum access_right {
@@ -52,7 +58,7 @@ struct access_who {
  * Whether @who may do that with @what, as @rules have it. The only place where that is decided, and
  * pure: the same answer to the same question, and nothing else looked at.
  */
-bool access_may(const struct config *rules, const struct access_who *who, enum access_right right,
+bool access_may(const struct rights *rules, const struct access_who *who, enum access_right right,
 		const struct access_object *what);
 
 #endif

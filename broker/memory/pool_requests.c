@@ -15,6 +15,7 @@
 #include "broker/client/client.h"
 #include "broker/client/price.h"
 #include "broker/client/request.h"
+#include "broker/config/lists.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"

@@ -36,7 +36,7 @@ static bool user_may(const struct token *t, const gid_t *group)
 	const struct access_object object = pool_object(p);
 	const struct access_who who = {t->was.uid, group, group ? 1 : 0};
 
-	return access_may(p->broker->config, &who, access_right_of(t->mode), &object);
+	return access_may(&p->broker->config->rights, &who, access_right_of(t->mode), &object);
 }
 
 /* By itself, or as a member of one of its groups. */

@@ -14,6 +14,8 @@
 #include <criterion/criterion.h>
 
 #include "broker/config/access.h"
+#include "broker/config/lists.h"
+#include "broker/config/who.h"
 
 TestSuite(access, .timeout = 30);
 TestSuite(principals, .timeout = 30);

@@ -72,10 +72,10 @@ Test(config, without_a_file_there_is_one_pool_for_the_own_user)
 	cr_assert_null(c->file);
 	cr_assert_null(c->socket);
 	cr_assert_eq(c->socket_mode, 0666);
-	cr_assert(principal_match(&c->admins, geteuid(), NULL, 0));
-	cr_assert(principal_match(&c->admins, 0, NULL, 0));
-	cr_assert(principal_match(&c->create_pools, geteuid(), NULL, 0));
-	cr_assert_not(principal_match(&c->create_pools, geteuid() + 1, NULL, 0));
+	cr_assert(principal_match(&c->rights.admins, geteuid(), NULL, 0));
+	cr_assert(principal_match(&c->rights.admins, 0, NULL, 0));
+	cr_assert(principal_match(&c->rights.create_pools, geteuid(), NULL, 0));
+	cr_assert_not(principal_match(&c->rights.create_pools, geteuid() + 1, NULL, 0));
 	cr_assert_eq(c->n_users, 0);
 
 	cr_assert_eq(c->n_pools, 1);
@@ -109,7 +109,7 @@ Test(config, an_empty_object_means_the_defaults)
 	cr_assert_str_eq(c->pools[0].name, "default");
 	cr_assert_eq(c->pools[0].limit, built_in->pools[0].limit);
 	cr_assert_eq(c->socket_mode, built_in->socket_mode);
-	cr_assert_eq(c->admins.n_entries, built_in->admins.n_entries);
+	cr_assert_eq(c->rights.admins.n_entries, built_in->rights.admins.n_entries);
 	cr_assert_eq(memcmp(&c->limits, &built_in->limits, sizeof(c->limits)), 0);
 	config_free(c);
 	config_free(built_in);
@@ -155,12 +155,12 @@ Test(config, everything_that_can_be_said_is_read)
 
 	cr_assert_str_eq(c->socket, "/run/share/broker.sock");
 	cr_assert_eq(c->socket_mode, 0660);
-	cr_assert(principal_match(&c->admins, 0, NULL, 0));
-	cr_assert(principal_match(&c->admins, geteuid(), NULL, 0));
-	cr_assert(principal_match(&c->admins, 70001, NULL, 0));
-	cr_assert(principal_match(&c->admins, 70009, groups, 1));
-	cr_assert_not(principal_match(&c->admins, 70009, NULL, 0));
-	cr_assert(principal_match(&c->create_pools, 70009, NULL, 0));
+	cr_assert(principal_match(&c->rights.admins, 0, NULL, 0));
+	cr_assert(principal_match(&c->rights.admins, geteuid(), NULL, 0));
+	cr_assert(principal_match(&c->rights.admins, 70001, NULL, 0));
+	cr_assert(principal_match(&c->rights.admins, 70009, groups, 1));
+	cr_assert_not(principal_match(&c->rights.admins, 70009, NULL, 0));
+	cr_assert(principal_match(&c->rights.create_pools, 70009, NULL, 0));
 	cr_assert_eq(c->default_pool_limit, 3 * GIB / 2);
 
 	const uint64_t expected[LIMIT_KINDS] = {10,    20, TIB, 30, 40, 50, 60, 70,
@@ -266,10 +266,10 @@ Test(config, root_and_the_own_user_cannot_be_left_out)
 {
 	struct config *c = load("{\"admins\": [], \"create_pools\": []}");
 
-	cr_assert(principal_match(&c->admins, 0, NULL, 0));
-	cr_assert(principal_match(&c->admins, geteuid(), NULL, 0));
-	cr_assert(principal_match(&c->create_pools, 0, NULL, 0));
-	cr_assert(principal_match(&c->create_pools, geteuid(), NULL, 0));
+	cr_assert(principal_match(&c->rights.admins, 0, NULL, 0));
+	cr_assert(principal_match(&c->rights.admins, geteuid(), NULL, 0));
+	cr_assert(principal_match(&c->rights.create_pools, 0, NULL, 0));
+	cr_assert(principal_match(&c->rights.create_pools, geteuid(), NULL, 0));
 	config_free(c);
 }
 

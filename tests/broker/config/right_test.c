@@ -15,6 +15,7 @@
 #include <criterion/criterion.h>
 
 #include "broker/config/config.h"
+#include "broker/config/lists.h"
 #include "broker/config/right.h"
 
 TestSuite(right, .timeout = 30);
@@ -310,7 +311,7 @@ Test(right, the_table)
 		struct access_object what = object_of(table[i].kind, &table[i].what, &its,
 						      table[i].pool.list ? &pool : NULL);
 
-		cr_expect_eq(access_may(rules, &who, table[i].right, &what), table[i].may,
+		cr_expect_eq(access_may(&rules->rights, &who, table[i].right, &what), table[i].may,
 			     "row %zu: right %d of uid %u, group %u, on '%s'", i, table[i].right,
 			     (unsigned)table[i].uid, (unsigned)table[i].group,
 			     table[i].what.name ? table[i].what.name : "");
@@ -327,13 +328,13 @@ Test(right, nothing_behind_a_name_counts)
 	const struct access_who bob = {BOB, NULL, 0};
 	struct access_object o = {.kind = OBJECT_NAME, .name = "frames/left", .size = 6};
 
-	cr_assert(access_may(rules, &bob, RIGHT_PUBLISH, &o));
+	cr_assert(access_may(&rules->rights, &bob, RIGHT_PUBLISH, &o));
 	o.size = 7;
-	cr_assert_not(access_may(rules, &bob, RIGHT_PUBLISH, &o));
+	cr_assert_not(access_may(&rules->rights, &bob, RIGHT_PUBLISH, &o));
 	o = (struct access_object){.kind = OBJECT_NAME, .name = "uid/70001/", .size = 9};
-	cr_assert(access_may(rules, &bob, RIGHT_PUBLISH, &o));
+	cr_assert(access_may(&rules->rights, &bob, RIGHT_PUBLISH, &o));
 	o.size = 10;
-	cr_assert_not(access_may(rules, &bob, RIGHT_PUBLISH, &o));
+	cr_assert_not(access_may(&rules->rights, &bob, RIGHT_PUBLISH, &o));
 	config_free(rules);
 }
 

@@ -12,6 +12,7 @@
 
 #include "broker/broker.h"
 #include "broker/config/access.h"
+#include "broker/config/lists.h"
 #include "broker/log/log.h"
 #include "tests/themes/fuzz/fuzz.h"
 
