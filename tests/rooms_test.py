@@ -59,25 +59,26 @@ NEIGHBOURS = {
 
 # The sub-rooms whose headers a sub-room may include, beside its own.
 KNOWS = {
-    "broker/*.h": "broker/config broker/log broker/journal broker/keeper",
+    "broker/config": "broker/rights",
+    "broker/*.h": "broker/rights broker/config broker/log broker/journal broker/keeper",
     "broker/journal": "broker/log",
     "broker/keeper": "broker/log",
-    "broker/client": "broker/*.h broker/config broker/log broker/journal broker/keeper",
-    "broker/monitor": "broker/*.h broker/config broker/client",
+    "broker/client": "broker/*.h broker/rights broker/config broker/log broker/journal broker/keeper",
+    "broker/monitor": "broker/*.h broker/rights broker/config broker/client",
     "broker/device": "broker/*.h broker/log broker/client broker/journal broker/keeper",
-    "broker/memory": "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor"
+    "broker/memory": "broker/suballocator broker/*.h broker/rights broker/config broker/log broker/client broker/monitor"
                      " broker/device broker/journal broker/keeper",
-    "broker/buffer": "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor"
+    "broker/buffer": "broker/suballocator broker/*.h broker/rights broker/config broker/log broker/client broker/monitor"
                      " broker/device broker/memory broker/journal broker/keeper",
-    "broker/channel": "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor"
+    "broker/channel": "broker/suballocator broker/*.h broker/rights broker/config broker/log broker/client broker/monitor"
                       " broker/device broker/memory broker/buffer broker/journal broker/keeper",
-    "broker/names": "broker/*.h broker/config broker/log broker/client broker/monitor broker/memory broker/buffer"
+    "broker/names": "broker/*.h broker/rights broker/config broker/log broker/client broker/monitor broker/memory broker/buffer"
                     " broker/journal broker/keeper",
-    "broker/request": "broker/*.h broker/config broker/client broker/journal broker/keeper broker/device"
+    "broker/request": "broker/*.h broker/rights broker/config broker/client broker/journal broker/keeper broker/device"
                       " broker/memory broker/channel broker/names",
     "broker/report": "broker/*.h broker/journal broker/keeper broker/client broker/device broker/memory"
                      " broker/buffer broker/channel broker/names",
-    "broker/*.c": "broker/*.h broker/config broker/log broker/journal broker/keeper broker/client broker/monitor"
+    "broker/*.c": "broker/*.h broker/rights broker/config broker/log broker/journal broker/keeper broker/client broker/monitor"
                   " broker/device broker/memory broker/buffer broker/channel broker/names broker/request"
                   " broker/report",
     "libshare/client": "libshare/program",
@@ -103,7 +104,8 @@ FACES = {
     "broker/log": "log",
     "broker/journal": "generations journal object record record_types",
     "broker/keeper": "blame keeper kept",
-    "broker/config": "access change config lists machine reader right",
+    "broker/rights": "access name_owner principal right",
+    "broker/config": "change config lists machine reader",
     "broker/client": "account charge client clients closer connection conversation deferred fair_share peer price records"
                      " request turns wait",
     "broker/monitor": "monitor",

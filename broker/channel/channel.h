@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 #include "base/table.h"
-#include "broker/config/right.h"
+#include "broker/rights/right.h"
 
 struct broker;
 struct channel;

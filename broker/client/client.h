@@ -10,7 +10,7 @@
 #include "base/table.h"
 #include "broker/client/account.h"
 #include "broker/client/peer.h"
-#include "broker/config/right.h"
+#include "broker/rights/right.h"
 #include "broker/counters.h"
 #include "broker/log/log.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/failure.h"
 #include "broker/config/config.h"
-#include "broker/config/right.h"
+#include "broker/rights/right.h"
 #include "wire/packet.h"
 #include "wire/wire.h"
 

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "broker/config/pool.h"
-#include "broker/config/right.h"
+#include "broker/rights/right.h"
 
 /* What the operator decided: docs/configuration.md. What is read again replaces all of it. */
 

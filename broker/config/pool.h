@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "broker/config/access.h"
+#include "broker/rights/access.h"
 #include "broker/config/reader.h"
 
 #define CONFIG_MAX_POOLS 4096

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "broker/config/principal.h"
+#include "broker/rights/principal.h"
 #include "broker/config/reader.h"
 
 #define PRINCIPAL_LIST_MAX 256 /* entries of one list */

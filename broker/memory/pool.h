@@ -8,7 +8,7 @@
 
 #include "broker/client/account.h"
 #include "broker/client/deferred.h"
-#include "broker/config/access.h"
+#include "broker/rights/access.h"
 #include "broker/counters.h"
 #include "broker/device/choice.h"
 #include "broker/log/log.h"

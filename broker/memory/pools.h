@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "broker/config/access.h"
-#include "broker/config/right.h"
+#include "broker/rights/access.h"
+#include "broker/rights/right.h"
 
 /* What is done with pools: made, found, asked for blocks, changed and ended. */
 

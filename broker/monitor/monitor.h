@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "broker/broker.h"
-#include "broker/config/right.h"
+#include "broker/rights/right.h"
 
 /*
  * Connections that ask what happens at the broker (MONITOR). Whoever does something that is worth a

@@ -13,7 +13,7 @@
 #include "broker/buffer/buffer.h"
 #include "broker/client/account.h"
 #include "broker/client/deferred.h"
-#include "broker/config/right.h"
+#include "broker/rights/right.h"
 #include "broker/memory/fence.h"
 #include "wire/wire.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "broker/broker.h"
-#include "broker/config/access.h"
+#include "broker/rights/access.h"
 #include "broker/config/lists.h"
 #include "broker/log/log.h"
 #include "tests/themes/fuzz/fuzz.h"

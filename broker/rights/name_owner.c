@@ -13,7 +13,7 @@
  *
  * Must not know what names are for, nor where a peer's uid and groups come from.
  */
-#include "broker/config/name_owner.h"
+#include "broker/rights/name_owner.h"
 
 #include <inttypes.h>
 #include <stdint.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_NAME_OWNER_H
-#define BROKER_CONFIG_NAME_OWNER_H
+#ifndef BROKER_RIGHTS_NAME_OWNER_H
+#define BROKER_RIGHTS_NAME_OWNER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "broker/config/principal.h"
+#include "broker/rights/principal.h"
 
 /* What can be had of names that begin so. Who may have one of the others may use them, too. */
 enum name_right {

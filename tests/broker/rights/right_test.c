@@ -16,7 +16,7 @@
 
 #include "broker/config/config.h"
 #include "broker/config/lists.h"
-#include "broker/config/right.h"
+#include "broker/rights/right.h"
 
 TestSuite(right, .timeout = 30);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_RIGHT_H
-#define BROKER_CONFIG_RIGHT_H
+#ifndef BROKER_RIGHTS_RIGHT_H
+#define BROKER_RIGHTS_RIGHT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "broker/config/access.h"
-#include "broker/config/name_owner.h"
+#include "broker/rights/access.h"
+#include "broker/rights/name_owner.h"
 
 /* What decides, as the operator has it. All zero lets only those in who have made something. */
 struct rights {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_ACCESS_H
-#define BROKER_CONFIG_ACCESS_H
+#ifndef BROKER_RIGHTS_ACCESS_H
+#define BROKER_RIGHTS_ACCESS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "broker/config/principal.h"
+#include "broker/rights/principal.h"
 
 /** What somebody may do with a pool, as bits. ACCESS_READ and ACCESS_WRITE are enum share_access's.
  */

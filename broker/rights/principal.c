@@ -4,7 +4,7 @@
  *
  * Must not know where a peer's uid and groups come from, nor who reads a list.
  */
-#include "broker/config/principal.h"
+#include "broker/rights/principal.h"
 
 #include <errno.h>
 #include <stdlib.h>

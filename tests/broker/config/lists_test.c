@@ -13,7 +13,7 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/config/access.h"
+#include "broker/rights/access.h"
 #include "broker/config/lists.h"
 #include "broker/config/who.h"
 

@@ -13,7 +13,7 @@
  *
  * Must not know where users and objects come from, nor what is done with the answer.
  */
-#include "broker/config/right.h"
+#include "broker/rights/right.h"
 
 enum access_right access_right_of(unsigned mode)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_PRINCIPAL_H
-#define BROKER_CONFIG_PRINCIPAL_H
+#ifndef BROKER_RIGHTS_PRINCIPAL_H
+#define BROKER_RIGHTS_PRINCIPAL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,7 +7,7 @@
  *
  * Must not know where a peer's uid and groups come from, nor what a pool is.
  */
-#include "broker/config/access.h"
+#include "broker/rights/access.h"
 
 #include <errno.h>
 #include <stdio.h>
