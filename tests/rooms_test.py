@@ -78,7 +78,8 @@ KNOWS = {
                       " broker/memory broker/channel broker/names",
     "broker/report": "broker/*.h broker/journal broker/keeper broker/client broker/device broker/memory"
                      " broker/buffer broker/channel broker/names",
-    "broker/*.c": "broker/*.h broker/rights broker/config broker/log broker/journal broker/keeper broker/client broker/monitor"
+    "broker/*.c": "broker/*.h",
+    "broker/life": "broker/*.h broker/rights broker/config broker/log broker/journal broker/keeper broker/client broker/monitor"
                   " broker/device broker/memory broker/buffer broker/channel broker/names broker/request"
                   " broker/report",
     "libshare/client": "libshare/program",
@@ -106,8 +107,8 @@ FACES = {
     "broker/keeper": "blame keeper kept",
     "broker/rights": "access name_owner principal right",
     "broker/config": "change config lists machine reader",
-    "broker/client": "account charge client clients closer connection conversation deferred fair_share peer price records"
-                     " request turns wait",
+    "broker/client": "account charge client clients closer connection conversation deferred fair_share listener peer price"
+                     " records request socket_path turns",
     "broker/monitor": "monitor",
     "broker/device": "agent choice device ipc_event",
     "broker/memory": "adopted client_memory fence memory pool pool_user pools prefault records reuse segment trim",
@@ -117,6 +118,7 @@ FACES = {
     "broker/channel": "channel",
     "broker/request": "dispatch",
     "broker/report": "report",
+    "broker/life": "",  # nobody needs one
 }
 
 LIBEVENT = re.compile(r"event2/.*|event\.h|evutil\.h")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# The broker's own list of system calls (broker/confine.c) is part of the unit's: what runs under one
+# The broker's own list of system calls (broker/life/confine.c) is part of the unit's: what runs under one
 # runs under the other. Skipped without systemd-analyze, which knows what is in the unit's sets.
 #
 # usage: unit_filter_test.sh ROOT
@@ -26,7 +26,7 @@ members()
 
 sed -n 's/^SystemCallFilter=//p' "$unit" | tr ' ' '\n' | while read -r set; do members "$set"; done |
 	sort -u >"$scratch/unit"
-grep -o 'CALL([a-z0-9_]*)' "$root/broker/confine.c" | sed 's/CALL(//;s/)//;/^name$/d' | sort -u \
+grep -o 'CALL([a-z0-9_]*)' "$root/broker/life/confine.c" | sed 's/CALL(//;s/)//;/^name$/d' | sort -u \
 	>"$scratch/broker"
 for list in unit broker; do
 	[[ $(wc -l <"$scratch/$list") -gt 100 ]] || { echo "the list of the $list was not understood" && exit 1; }

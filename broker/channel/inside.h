@@ -14,8 +14,8 @@
 #include "broker/channel/channel.h"
 #include "broker/channel/doorbell.h"
 #include "broker/client/account.h"
-#include "broker/rights/right.h"
 #include "broker/memory/fence.h"
+#include "broker/rights/right.h"
 #include "pages/channel_page.h"
 #include "wire/wire.h"
 

@@ -10,9 +10,9 @@
 #include "base/table.h"
 #include "broker/client/account.h"
 #include "broker/client/peer.h"
-#include "broker/rights/right.h"
 #include "broker/counters.h"
 #include "broker/log/log.h"
+#include "broker/rights/right.h"
 
 struct broker;
 struct client_buffers;

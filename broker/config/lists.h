@@ -6,9 +6,9 @@
 
 #include <jansson.h>
 
+#include "broker/config/reader.h"
 #include "broker/rights/access.h"
 #include "broker/rights/name_owner.h"
-#include "broker/config/reader.h"
 
 #define ACCESS_MAX_TEXT (1 << 14) /* bytes of JSON that a client may send */
 

@@ -8,8 +8,8 @@
 
 #include <jansson.h>
 
-#include "broker/rights/access.h"
 #include "broker/config/reader.h"
+#include "broker/rights/access.h"
 
 #define CONFIG_MAX_POOLS 4096
 

@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
-#include "broker/rights/principal.h"
 #include "broker/config/reader.h"
+#include "broker/rights/principal.h"
 
 #define PRINCIPAL_LIST_MAX 256 /* entries of one list */
 

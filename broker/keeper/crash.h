@@ -8,8 +8,8 @@
 
 /*
  * What a broker that crashes says about it. It leaves no core, as everybody's memory would be in
- * that (broker/confine.c). So it writes where it was into memory that it shares with its keeper,
- * and the keeper, which is well, logs it.
+ * that (broker/life/confine.c). So it writes where it was into memory that it shares with its
+ * keeper, and the keeper, which is well, logs it.
  */
 
 #define CRASH_FRAMES 20

@@ -52,7 +52,7 @@ static void wait_until_known(int socket)
 }
 
 /* In the child, with its keeper as it gets it. SIGTERM and others wait until its loop takes them
- * (broker/ending.c). */
+ * (broker/life/ending.c). */
 static void __attribute__((noreturn)) become_broker(struct state *s, int module)
 {
 	keeper_main *program;

@@ -13,8 +13,8 @@
 #include "broker/buffer/buffer.h"
 #include "broker/client/account.h"
 #include "broker/client/deferred.h"
-#include "broker/rights/right.h"
 #include "broker/memory/fence.h"
+#include "broker/rights/right.h"
 #include "wire/wire.h"
 
 struct broker;

@@ -13,9 +13,9 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/rights/access.h"
 #include "broker/config/lists.h"
 #include "broker/config/who.h"
+#include "broker/rights/access.h"
 
 TestSuite(access, .timeout = 30);
 TestSuite(principals, .timeout = 30);

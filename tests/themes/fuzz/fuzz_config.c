@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "broker/broker.h"
-#include "broker/rights/access.h"
 #include "broker/config/lists.h"
 #include "broker/log/log.h"
+#include "broker/rights/access.h"
 #include "tests/themes/fuzz/fuzz.h"
 
 static char error[512];

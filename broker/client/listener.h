@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_LISTENER_H
-#define BROKER_LISTENER_H
+#ifndef BROKER_CLIENT_LISTENER_H
+#define BROKER_CLIENT_LISTENER_H
 
 #include <stddef.h>
 #include <sys/types.h>

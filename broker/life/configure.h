@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIGURE_H
-#define BROKER_CONFIGURE_H
+#ifndef BROKER_LIFE_CONFIGURE_H
+#define BROKER_LIFE_CONFIGURE_H
 
 #include "broker/config/change.h"
 

@@ -22,18 +22,18 @@
 
 #include "base/descriptor.h"
 #include "broker/broker.h"
+#include "broker/client/listener.h"
 #include "broker/client/peer.h"
+#include "broker/client/socket_path.h"
 #include "broker/config/config.h"
 #include "broker/config/machine.h"
 #include "broker/config/reader.h"
-#include "broker/configure.h"
-#include "broker/confine.h"
-#include "broker/ending.h"
 #include "broker/keeper/keeper.h"
 #include "broker/keeper/kept.h"
-#include "broker/listener.h"
+#include "broker/life/configure.h"
+#include "broker/life/confine.h"
+#include "broker/life/ending.h"
 #include "broker/log/log.h"
-#include "broker/socket_path.h"
 
 struct arguments {
 	const char *config;

@@ -8,7 +8,7 @@
  * a process that has lost its connection already, as it cannot be told.
  */
 
-#include "broker/ending.h"
+#include "broker/life/ending.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +24,10 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/client/listener.h"
 #include "broker/keeper/kept.h"
-#include "broker/listener.h"
+#include "broker/life/reload.h"
 #include "broker/log/log.h"
-#include "broker/reload.h"
 
 /* How often a broker that drains looks whether it has to wait any more. */
 #define LOOK_MS 10

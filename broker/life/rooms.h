@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ROOMS_H
-#define BROKER_ROOMS_H
+#ifndef BROKER_LIFE_ROOMS_H
+#define BROKER_LIFE_ROOMS_H
 
 struct client_rooms;
 

@@ -17,7 +17,7 @@
 
 #include "broker/broker.h"
 #include "broker/client/clients.h"
-#include "broker/listener.h"
+#include "broker/client/listener.h"
 
 static char directory[64], path[80], lock_path[96], secret[80];
 static char error[256];

@@ -34,9 +34,9 @@
 #include "broker/client/closer.h"
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
+#include "broker/client/listener.h"
 #include "broker/client/turns.h"
 #include "broker/keeper/kept.h"
-#include "broker/listener.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
 

@@ -8,7 +8,7 @@
  * then.
  */
 
-#include "broker/upgrade.h"
+#include "broker/life/upgrade.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -20,7 +20,7 @@
  * to its own process: there the capabilities go and nothing else.
  */
 
-#include "broker/confine.h"
+#include "broker/life/confine.h"
 
 #include <errno.h>
 #include <linux/audit.h>

@@ -29,10 +29,10 @@
 #include "broker/client/client.h"
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
-#include "broker/configure.h"
 #include "broker/keeper/kept.h"
+#include "broker/life/configure.h"
+#include "broker/life/reload.h"
 #include "broker/log/log.h"
-#include "broker/reload.h"
 #include "broker/report/report.h"
 
 #define ROW_MAX 4096 /* bytes of a change as JSON, escapes and all */

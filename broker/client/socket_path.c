@@ -10,7 +10,7 @@
  * more likely to be misspelled.
  */
 
-#include "broker/socket_path.h"
+#include "broker/client/socket_path.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_UPGRADE_H
-#define BROKER_UPGRADE_H
+#ifndef BROKER_LIFE_UPGRADE_H
+#define BROKER_LIFE_UPGRADE_H
 
 struct broker;
 struct upgrade;

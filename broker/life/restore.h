@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_RESTORE_H
-#define BROKER_RESTORE_H
+#ifndef BROKER_LIFE_RESTORE_H
+#define BROKER_LIFE_RESTORE_H
 
 struct broker;
 

@@ -17,11 +17,11 @@
 #include "broker/client/clients.h"
 #include "broker/client/deferred.h"
 #include "broker/device/ipc_event.h"
+#include "broker/life/rooms.h"
 #include "broker/memory/client_memory.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
 #include "broker/request/dispatch.h"
-#include "broker/rooms.h"
 
 /* One allocation, so that there is one that can fail. */
 struct possessions {

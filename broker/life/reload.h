@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_RELOAD_H
-#define BROKER_RELOAD_H
+#ifndef BROKER_LIFE_RELOAD_H
+#define BROKER_LIFE_RELOAD_H
 
 struct broker;
 struct reload;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ENDING_H
-#define BROKER_ENDING_H
+#ifndef BROKER_LIFE_ENDING_H
+#define BROKER_LIFE_ENDING_H
 
 struct broker;
 struct ending;

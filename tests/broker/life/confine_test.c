@@ -24,7 +24,7 @@
 #include <criterion/criterion.h>
 
 #include "base/process.h"
-#include "broker/confine.h"
+#include "broker/life/confine.h"
 
 static void start(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFINE_H
-#define BROKER_CONFINE_H
+#ifndef BROKER_LIFE_CONFINE_H
+#define BROKER_LIFE_CONFINE_H
 
 /*
  * From now on this process, and what it starts, has no capabilities and cannot get any, is not to

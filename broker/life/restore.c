@@ -6,7 +6,7 @@
  * has died meanwhile is noticed afterwards, by the same descriptors as ever.
  */
 
-#include "broker/restore.h"
+#include "broker/life/restore.h"
 
 #include <assert.h>
 #include <errno.h>
