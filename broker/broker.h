@@ -27,6 +27,7 @@ struct listener;
 struct memory;
 struct monitors;
 struct names;
+struct order;
 struct reload;
 struct upgrade;
 
@@ -52,6 +53,7 @@ struct broker {
 	/* what each room has, which alone knows what is in it; there from the start to the end */
 	struct clients *clients;
 	struct devices *devices;
+	struct order *order;
 	struct memory *memory;
 	struct buffers *buffers;
 	struct names *names;
@@ -67,8 +69,7 @@ struct broker {
 	struct event *look_again;
 	unsigned look_delay_ms; /* longer while nothing gets free */
 	struct event *of_keeper;
-	struct event *alive;     /* a timer that is always set: the loop goes round */
-	struct event *gpu_watch; /* while GPUs are to signal fences that we know of */
+	struct event *alive; /* a timer that is always set: the loop goes round */
 
 	unsigned char packet[WIRE_PACKET_MAX];  /* an agent's, being read */
 	unsigned char scratch[WIRE_PACKET_MAX]; /* being written */
@@ -101,10 +102,6 @@ void broker_share_memory(struct broker *b);
 void broker_look_again(struct broker *b);
 /* The same, and somebody waits for it. */
 void broker_look_soon(struct broker *b);
-
-/* A client's GPU will signal a fence: take note of how far it gets, as long as its process lives.
- */
-void broker_watch_gpus(struct broker *b);
 
 /* Sets a timer on which something waits that nobody would ask for again. Where that takes memory
  * which is not there, everything is looked at a little later. */

@@ -111,7 +111,7 @@ FACES = {
                      " records request socket_path turns",
     "broker/monitor": "monitor",
     "broker/device": "agent choice device ipc_event",
-    "broker/memory": "adopted client_memory fence memory pool pool_user pools prefault records reuse segment trim",
+    "broker/memory": "adopted client_memory fence memory order order_records pool pool_user pools prefault records reuse segment trim",
     "broker/suballocator": "block suballocator",
     "broker/buffer": "buffer grant lease records scrub",
     "broker/names": "names name token",

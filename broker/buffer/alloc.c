@@ -28,6 +28,7 @@
 #include "broker/memory/adopted.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
@@ -168,7 +169,7 @@ static void say_who_works(const struct pool *p, const struct client *viewer, cha
 	char label[80];
 
 	out[0] = '\0';
-	if (c && c->memory->timelines == t)
+	if (c && c->order->timelines == t)
 		snprintf(out, size, "; %s (pid %d) is the first of those that it waits for",
 			 name_for(viewer, c, label, sizeof(label)), (int)c->peer.pid);
 }

@@ -17,8 +17,8 @@
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
-#include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 

@@ -25,8 +25,8 @@
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/memory/adopted.h"
-#include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
@@ -237,7 +237,7 @@ void handle_channel_sync(struct request *r)
 /* What the newcomer's fences are on. False when it could not be sent now. */
 static bool offer_page(struct client *c, const struct client *newcomer)
 {
-	const struct timelines *t = newcomer->memory->timelines;
+	const struct timelines *t = newcomer->order->timelines;
 	struct wire_message m = {.type = WIRE_TIMELINE_PAGE};
 
 	if (client_has_page(c, newcomer->slot))

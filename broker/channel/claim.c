@@ -29,6 +29,8 @@
 #include "broker/client/account.h"
 #include "broker/client/price.h"
 #include "broker/journal/journal.h"
+#include "broker/memory/order.h"
+#include "broker/memory/order_records.h"
 #include "pages/timeline.h"
 
 /* ------------------------------------------------------------------------------------------- */
@@ -242,7 +244,7 @@ static bool runs(const struct member *consumer, const struct channel_ack *ack, u
 	if (word & CHANNEL_ACK_REJECTED || !can_be(t, fence.slot, fence.value))
 		return false;
 	if (timeline_is_by_gpu(t->page, fence.slot))
-		broker_watch_gpus(consumer->channel->broker);
+		order_watch_gpus(consumer->channel->broker);
 	return fence_query(&fence) == TIMELINE_PENDING;
 }
 

@@ -24,8 +24,8 @@
 #include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
-#include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/order.h"
 #include "broker/memory/pools.h"
 #include "broker/monitor/monitor.h"
 #include "pages/page.h"
@@ -236,7 +236,7 @@ static int join(struct channel *ch, struct client *client, uint32_t role, uint32
 		m->as_consumer.latest = flags & SHARE_CHANNEL_LATEST;
 	}
 	m->page.fd = m->pidfd = m->doorbell = -1;
-	m->timelines = timelines_ref(client->memory->timelines);
+	m->timelines = timelines_ref(client->order->timelines);
 	m->id = ++b->channels->last_member;
 	LIST_INIT(&m->claims);
 	TAILQ_INSERT_TAIL(&ch->members, m, of_channel);

@@ -21,7 +21,8 @@
 #include "broker/client/records.h"
 #include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
-#include "broker/memory/client_memory.h"
+#include "broker/memory/order.h"
+#include "broker/memory/order_records.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
 
@@ -171,7 +172,7 @@ static bool is_member(const struct broker *b, const struct member *m)
 	    (m->role != SHARE_PRODUCER && m->role != SHARE_CONSUMER) ||
 	    (m->state == MEMBER_GONE) != !m->client ||
 	    (m->state == MEMBER_GONE && m->as_producer.closing) ||
-	    (m->client && m->client->memory->timelines != m->timelines))
+	    (m->client && m->client->order->timelines != m->timelines))
 		return false;
 	if (m->role == SHARE_PRODUCER ? m->as_consumer.expelled
 				      : m->as_producer.closing || m->as_producer.closed)

@@ -15,9 +15,6 @@
 #include "broker/rights/right.h"
 
 struct broker;
-struct client_buffers;
-struct client_memory;
-struct client_names;
 struct connection;
 struct event_lease;
 struct member;
@@ -80,6 +77,7 @@ struct client {
 	struct client_logged logged;
 	/* what it has in the rooms above, which alone know what that is (struct client_rooms) */
 	struct holdings holds;
+	struct client_order *order;
 	struct client_memory *memory;
 	struct client_buffers *buffers;
 	struct client_names *names;

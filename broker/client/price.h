@@ -2,9 +2,12 @@
 #ifndef BROKER_CLIENT_PRICE_H
 #define BROKER_CLIENT_PRICE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "broker/config/config.h"
+
+struct account;
 
 /*
  * The price list: what each thing takes of the broker's memory and of the journal, in bytes, with
@@ -34,5 +37,11 @@ uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own
 #define PRICE_ENTRY       128u /* a message that was taken over, for each consumer that has it */
 #define PRICE_KEPT        72u  /* the same, whoever has it, and its place in a table */
 #define PRICE_ORPHAN      264u /* a message whose producer is gone, and its places in tables */
+
+/* An array by index for which a user pays as it grows: so that there is a place of this index, and
+ * zeros in all that are new. 0 or -ENOMEM. */
+int paid_grow(struct account *account, void **array, uint32_t *n, uint32_t index, size_t size);
+/* How many places it has then. */
+uint32_t paid_room(uint32_t n, uint32_t index);
 
 #endif

@@ -39,9 +39,8 @@
 #include "broker/life/rooms.h"
 #include "broker/life/upgrade.h"
 #include "broker/log/log.h"
-#include "broker/memory/client_memory.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
@@ -75,7 +74,7 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 	(void)fd, (void)what;
 	event_add(b->catch_up, &never);
 	event_active(b->look_again, EV_TIMEOUT, 0);
-	event_active(b->gpu_watch, EV_TIMEOUT, 0);
+	event_active(b->order->gpu_watch, EV_TIMEOUT, 0);
 	event_active(b->alive, EV_TIMEOUT, 0);
 	event_active(b->channels->work, EV_TIMEOUT, 0);
 	LIST_FOREACH (p, &b->memory->pools, link)
@@ -137,34 +136,6 @@ void broker_look_soon(struct broker *b)
 	}
 }
 
-/* How often we look how far the GPUs of clients have got: what was done before a process died stays
- * done. */
-#define GPU_LOOK_MICROSECONDS 200000
-
-static const struct timeval gpu_look = {0, GPU_LOOK_MICROSECONDS};
-
-static void on_gpu_watch(evutil_socket_t fd, short what, void *data)
-{
-	struct broker *b = data;
-	bool again = false;
-
-	(void)fd, (void)what;
-	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
-		struct client *c = b->clients->by_slot[i];
-
-		if (c && c->memory->timelines && c->state >= CLIENT_READY)
-			again |= timelines_look(c->memory->timelines);
-	}
-	if (again)
-		broker_set_timer(b, b->gpu_watch, &gpu_look);
-}
-
-void broker_watch_gpus(struct broker *b)
-{
-	if (!event_pending(b->gpu_watch, EV_TIMEOUT, NULL))
-		broker_set_timer(b, b->gpu_watch, &gpu_look);
-}
-
 /* The keeper sees that the loop goes round when there is nothing to do, too. */
 static void on_alive(evutil_socket_t fd, short what, void *data)
 {
@@ -206,6 +177,7 @@ struct house {
 	struct broker broker;
 	struct clients clients;
 	struct devices devices;
+	struct order order;
 	struct memory memory;
 	struct buffers buffers;
 	struct names names;
@@ -221,6 +193,7 @@ static struct broker *make_house(void)
 		return NULL;
 	h->broker.clients = &h->clients;
 	h->broker.devices = &h->devices;
+	h->broker.order = &h->order;
 	h->broker.memory = &h->memory;
 	h->broker.buffers = &h->buffers;
 	h->broker.names = &h->names;
@@ -234,10 +207,8 @@ static int make_timers(struct broker *b)
 	b->look_delay_ms = LOOK_AGAIN_MS;
 	b->catch_up = event_new(b->base, -1, EV_PERSIST, on_catch_up, b);
 	b->look_again = event_new(b->base, -1, 0, on_look_again, b);
-	b->gpu_watch = event_new(b->base, -1, 0, on_gpu_watch, b);
 	b->alive = event_new(b->base, -1, 0, on_alive, b);
-	if (!b->catch_up || !b->look_again || !b->gpu_watch || !b->alive ||
-	    event_add(b->catch_up, &never) < 0)
+	if (!b->catch_up || !b->look_again || !b->alive || event_add(b->catch_up, &never) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -299,13 +270,14 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	b->started_ms = clock_ms();
 	share_descriptors(b);
 	r = open_journal(b, keeper);
-	if (r == 0)
-		r = memory_init(b);
+	memory_init(b);
 	buffers_init(b);
 	names_init(b);
 	b->base = event_base_new();
 	if (r == 0)
-		r = b->base ? make_timers(b) : -ENOMEM;
+		r = b->base ? order_init(b) : -ENOMEM;
+	if (r == 0)
+		r = make_timers(b);
 	if (r == 0)
 		broker_hangs_after(b, config->hang_ms);
 	if (r == 0)
@@ -458,6 +430,7 @@ void broker_free(struct broker *b)
 	names_done(b);
 	buffers_done(b);
 	memory_done(b);
+	order_done(b);
 	accounts_free(b->accounts);
 	if (b->of_keeper)
 		event_free(b->of_keeper);
@@ -465,8 +438,6 @@ void broker_free(struct broker *b)
 		event_free(b->catch_up);
 	if (b->look_again)
 		event_free(b->look_again);
-	if (b->gpu_watch)
-		event_free(b->gpu_watch);
 	if (b->alive)
 		event_free(b->alive);
 	clients_done(b);

@@ -39,6 +39,8 @@
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/order.h"
+#include "broker/memory/order_records.h"
 #include "broker/memory/records.h"
 #include "broker/names/names.h"
 #include "broker/request/dispatch.h"
@@ -56,7 +58,7 @@ static inline __attribute__((always_inline)) void ids_fields(struct record *r, s
 	uint64_t layout = journal_layout(b->journal);
 
 	record_u64(r, &b->clients->last_id);
-	record_u64(r, &b->memory->last_page);
+	record_u64(r, &b->order->last_page);
 	record_u64(r, &b->memory->last_pool);
 	record_u64(r, &b->memory->next_address);
 	record_u64(r, &b->names->last_watch);

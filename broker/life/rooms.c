@@ -19,13 +19,15 @@
 #include "broker/device/ipc_event.h"
 #include "broker/life/rooms.h"
 #include "broker/memory/client_memory.h"
+#include "broker/memory/order.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
 #include "broker/request/dispatch.h"
 
 /* One allocation, so that there is one that can fail. */
 struct possessions {
-	struct client_memory memory; /* the first: see end() */
+	struct client_order order; /* the first: see end() */
+	struct client_memory memory;
 	struct client_buffers buffers;
 	struct client_names names;
 };
@@ -36,6 +38,7 @@ static int begin(struct client *c)
 
 	if (!p)
 		return -ENOMEM;
+	c->order = &p->order;
 	c->memory = &p->memory;
 	c->buffers = &p->buffers;
 	c->names = &p->names;
@@ -46,16 +49,12 @@ static int begin(struct client *c)
 
 static void end(struct client *c)
 {
-	if (!c->memory)
+	if (!c->order)
 		return;
 	client_memory_done(c);
-	free((struct possessions *)(void *)c->memory);
-	c->memory = NULL;
-}
-
-static int restore(struct client *c)
-{
-	return client_memory_restore(c);
+	client_order_done(c);
+	free((struct possessions *)(void *)c->order);
+	c->order = NULL;
 }
 
 static bool may_use_memory(const struct client *c)
@@ -121,7 +120,7 @@ const struct client_rooms broker_rooms = {
     .begin = begin,
     .end = end,
     .handle = request_handle,
-    .restore = restore,
+    .restore = client_order_restore,
     .ask_again = request_ask_again,
     .handle_again = request_handle_again,
     .caught_up = client_hear_of_changes,

@@ -20,6 +20,7 @@
 #include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/order_records.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a client has of memory. Of segments, and of the pages of others' timelines, it has what it
- * was sent, which is written down by index, so that nothing is sent twice. A pool is open as long
- * as the client says so, and cannot end meanwhile.
- *
- * Segments and pools are refused to who has no more room for what is written down of them. Pages
- * are not, as the work that is waited for would have to be refused with them: they are a byte for
- * each connection that there is.
+ * What a client has of memory. Of segments it has what it was sent, which is written down by index,
+ * so that nothing is sent twice. A pool is open as long as the client says so, and cannot end
+ * meanwhile. Both are refused to who has no more room for what is written down of them.
  */
 
 #include <errno.h>
@@ -27,9 +23,9 @@
 #include "broker/client/request.h"
 #include "broker/journal/journal.h"
 #include "broker/memory/client_memory.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
@@ -42,17 +38,13 @@
 #define OVERDUE_MAX 4096
 #define POOL_COST   64 /* gated blocks to look at, segments to retire */
 
-/* What a client has of the page of another one. */
-enum { PAGE_SENT = 1, PAGE_NAMED };
-
 #define GROUP_SIZE (POSSESSION_GROUP * sizeof(struct possession))
 
 void client_memory_done(struct client *c)
 {
 	struct client_memory *m = c->memory;
-	uint64_t bytes = m->n_groups * sizeof(struct possession *) + m->n_pages;
+	uint64_t bytes = m->n_groups * sizeof(struct possession *);
 
-	timelines_unref(m->timelines);
 	for (uint32_t i = 0; i < m->n_groups; i++) {
 		bytes += m->groups[i] ? GROUP_SIZE : 0;
 		free(m->groups[i]);
@@ -60,32 +52,6 @@ void client_memory_done(struct client *c)
 	if (c->account)
 		account_give_back(c->account, bytes);
 	free(m->groups);
-	free(m->pages);
-}
-
-/* So that there is a place of this index. */
-static uint32_t room_for(uint32_t n, uint32_t index)
-{
-	uint32_t room = n ? n : 16;
-
-	while (room <= index)
-		room *= 2;
-	return room;
-}
-
-static int grow(struct client *c, void **array, uint32_t *n, uint32_t index, size_t size)
-{
-	uint32_t room = room_for(*n, index);
-	char *grown;
-
-	grown = realloc(*array, room * size);
-	if (!grown)
-		return -ENOMEM;
-	memset(grown + *n * size, 0, (room - *n) * size);
-	account_must_add(c->account, (room - *n) * size);
-	*array = grown;
-	*n = room;
-	return 0;
 }
 
 struct possession *client_possession(const struct client *c, uint32_t segment)
@@ -104,7 +70,8 @@ static int add_group(struct client *c, uint32_t group)
 	void *groups = m->groups;
 
 	if (group >= m->n_groups) {
-		if (grow(c, &groups, &m->n_groups, group, sizeof(struct possession *)) < 0)
+		if (paid_grow(c->account, &groups, &m->n_groups, group,
+			      sizeof(struct possession *)) < 0)
 			return -ENOMEM;
 		m->groups = groups;
 	}
@@ -126,49 +93,10 @@ int client_reserve_possession(struct client *c, uint32_t segment)
 	if (!has)
 		price += GROUP_SIZE;
 	if (group >= n)
-		price += (room_for(n, group) - n) * sizeof(struct possession *);
+		price += (paid_room(n, group) - n) * sizeof(struct possession *);
 	if (!account_may_add(c->account, LIMIT_MEMORY, price) && !MUTATION(map_unpaid))
 		return -EDQUOT;
 	return has ? 0 : add_group(c, group);
-}
-
-bool client_has_page(const struct client *c, uint32_t slot)
-{
-	return slot == c->slot ||
-	       (slot < c->memory->n_pages && c->memory->pages[slot] == PAGE_SENT);
-}
-
-int client_reserve_page(struct client *c, uint32_t slot)
-{
-	void *pages = c->memory->pages;
-	int r = 0;
-
-	if (slot >= c->memory->n_pages) {
-		r = grow(c, &pages, &c->memory->n_pages, slot, 1);
-		c->memory->pages = pages;
-	}
-	return r;
-}
-
-static void set_page(struct client *c, uint32_t slot, uint8_t what)
-{
-	c->memory->pages[slot] = what;
-	c->broker->clients->by_slot[slot]->memory->timelines->kept->known = true;
-}
-
-void client_set_page(struct client *c, uint32_t slot)
-{
-	set_page(c, slot, PAGE_SENT);
-}
-
-bool client_let_ask(struct client *c, uint32_t slot)
-{
-	if (client_has_page(c, slot))
-		return true;
-	if (client_reserve_page(c, slot) < 0)
-		return false;
-	set_page(c, slot, PAGE_NAMED);
-	return true;
 }
 
 static bool is_in_a_pool_with(const struct client *c, const struct client *other)
@@ -183,8 +111,7 @@ static bool is_in_a_pool_with(const struct client *c, const struct client *other
 
 bool client_may_ask(const struct client *c, const struct client *owner)
 {
-	return client_answers_for(c, owner->peer.uid) ||
-	       (owner->slot < c->memory->n_pages && c->memory->pages[owner->slot]) ||
+	return client_answers_for(c, owner->peer.uid) || client_knows_page(c, owner->slot) ||
 	       is_in_a_pool_with(c, owner);
 }
 
@@ -282,46 +209,6 @@ void client_close_pool(struct open_pool *open)
 
 /* ------------------------------------------------------------------------------------------- */
 
-bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct fence *out)
-{
-	struct timelines *t = r->client->memory->timelines;
-	uint32_t slot = WIRE_TIMELINE_SLOT(timeline);
-
-	*out = (struct fence){0};
-	if (timeline == 0)
-		return true;
-	if (WIRE_TIMELINE_PAGE(timeline) != t->id || slot == 0 || slot >= TIMELINE_SLOTS ||
-	    value == 0 || value >= TIMELINE_POISON) {
-		request_fail(r, SHARE_EINVAL, "not a fence on a timeline of this client's");
-		return false;
-	}
-	if ((int64_t)(value - timeline_value(t->page, slot)) > FENCE_AHEAD_MAX) {
-		request_fail(r, SHARE_EINVAL, "no stream gets that far: the fence is implausible");
-		return false;
-	}
-	*out = (struct fence){timelines_ref(t), value, slot};
-	if (timeline_is_by_gpu(t->page, slot))
-		broker_watch_gpus(r->broker);
-	return true;
-}
-
-void client_end_timelines(struct client *c)
-{
-	struct broker *b = c->broker;
-
-	if (!c->memory->timelines || c->memory->timelines->dead)
-		return;
-	/* first, as a broker that finds the page dead does nothing more about it */
-	if (!c->requests.goodbye)
-		memory_page_died(b->memory, c->memory->timelines->id);
-	timelines_kill(c->memory->timelines, c->requests.goodbye);
-	if (c->requests.goodbye)
-		return;
-	b->counters.poisoned++;
-	if (monitors_any(b))
-		monitors_tell(b, &(struct notice){.action = "poison", .client = c});
-}
-
 bool client_close_pools(struct client *c, int *budget)
 {
 	for (; !LIST_EMPTY(&c->memory->pools); *budget -= POOL_COST) {
@@ -344,10 +231,6 @@ bool client_forget(struct client *c, int *budget)
 		if (s)
 			segment_forget_client(b, s, c);
 	}
-	if (!c->memory->timelines || !c->memory->timelines->kept->known)
-		return true;
-	for (uint32_t i = 0; i < b->clients->n_slots; i++)
-		if (b->clients->by_slot[i] && c->slot < b->clients->by_slot[i]->memory->n_pages)
-			b->clients->by_slot[i]->memory->pages[c->slot] = 0;
+	client_forget_page(c);
 	return true;
 }

@@ -9,10 +9,7 @@
 #include "broker/memory/trim.h"
 
 struct client;
-struct fence;
 struct pool;
-struct request;
-struct timelines;
 
 /* A pool that a client has open, perhaps several times. */
 struct open_pool {
@@ -34,24 +31,17 @@ struct possession {
  * nothing is written down. */
 #define POSSESSION_GROUP 32
 
-/* What a client has of memory: its own timelines, what it was sent of others' and of segments, and
- * the pools that it has open. */
+/* What a client has of memory: what it was sent of segments, and the pools that it has open. */
 struct client_memory {
-	struct timelines *timelines; /* NULL before it has greeted */
-	struct possession **groups;  /* of segments, by index; NULL: it has none of these */
+	struct possession **groups; /* of segments, by index; NULL: it has none of these */
 	uint32_t n_groups;
 	uint32_t n_asked;   /* segments it was asked to unmap and has not yet */
 	uint32_t n_overdue; /* messages since it last did */
-	uint8_t *pages;     /* whether it has the timeline page of the client in this slot */
-	uint32_t n_pages;
 	LIST_HEAD(, open_pool) pools;
 	struct trim trim;
 };
 
 void client_memory_done(struct client *c);
-
-/* Of a client that is made again from its record: its timelines. 0 or negative errno. */
-int client_memory_restore(struct client *c);
 
 /* By segment index: what it has of it; who changes it says possession_note(). NULL: nothing, and
  * there is no place for it. */
@@ -65,12 +55,6 @@ bool client_is_overdue(struct client *c);
 /* Whether it may have a segment mapped. */
 bool client_has_segments(const struct client *c);
 
-/* Whether the timeline page of the client in @slot was sent to it. */
-bool client_has_page(const struct client *c, uint32_t slot);
-int client_reserve_page(struct client *c, uint32_t slot); /* 0 or -ENOMEM */
-void client_set_page(struct client *c, uint32_t slot);    /* after reserving */
-/* It is told of a fence on that page, and may ask for it. False without memory. */
-bool client_let_ask(struct client *c, uint32_t slot);
 /* Whether a fence of @owner can have come to it: so, by their user, or as both have a pool open. */
 bool client_may_ask(const struct client *c, const struct client *owner);
 
@@ -80,15 +64,9 @@ int client_open_pool(struct client *c, struct pool *pool);
 void client_has_open(struct open_pool *open); /* it is among those from now on */
 void client_close_pool(struct open_pool *open);
 
-/* Its process can signal no more: whoever waits for it is released. */
-void client_end_timelines(struct client *c);
 /* Some of the pools that it has open; true when there are no more. */
 bool client_close_pools(struct client *c, int *budget);
 /* At the end: nobody else counts it among those who have a segment, or has its page. True. */
 bool client_forget(struct client *c, int *budget);
-
-/* A fence on one of the client's own timelines; NULL timelines when @timeline is 0. False when
- * answered. */
-bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct fence *out);
 
 #endif

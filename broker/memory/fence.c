@@ -5,7 +5,7 @@
  * is in the page. A value that a GPU has written is not: when a process is killed, its GPU may
  * still write a value although the work before that value never finished. So the broker believes
  * such a value only if it saw the value while the process was known to run. It looks at these
- * timelines whenever somebody asks for a fence, and every 200 ms (broker_watch_gpus()) as long as a
+ * timelines whenever somebody asks for a fence, and every 200 ms (order_watch_gpus()) as long as a
  * GPU may still write to one of them. After a death, only what was seen before counts. A client
  * that has said goodbye is the exception: it has waited for its streams first, so all its values
  * are true.
@@ -26,7 +26,7 @@
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/memory/fence.h"
-#include "broker/memory/records.h"
+#include "broker/memory/order_records.h"
 
 static int get_record(struct timelines *t, struct journal *journal)
 {

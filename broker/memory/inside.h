@@ -17,8 +17,6 @@ struct broker;
 struct client;
 struct closing;
 struct failure;
-struct fence;
-struct fence_record;
 struct memory_segment;
 
 /* segment.c */
@@ -82,11 +80,5 @@ void pool_grow_done(struct pool *p);
 /* client_records.c: of a broker that comes after another one. 0 or negative errno. */
 int open_pools_restore(struct broker *b);
 int possessions_restore(struct broker *b);
-
-/* timeline_records.c */
-struct fence_record fence_to_record(const struct fence *f);
-struct fence fence_of_record(struct broker *b, const struct fence_record *r);
-/* Of a broker that comes after another one. 0 or -EBADMSG. */
-int memory_check_died(const struct memory *m);
 
 #endif

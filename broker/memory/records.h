@@ -6,22 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pages/timeline.h"
-
 /* What the journal has of memory: whoever changes something notes it. */
 struct account;
-struct accounts;
 struct block;
 struct broker;
 struct client;
-struct fence;
 struct fence_set;
-struct journal;
 struct open_pool;
 struct pool;
 struct record;
 struct segment;
-struct timelines;
 
 void pool_note(struct pool *p);
 void open_pool_note(struct open_pool *open);
@@ -51,33 +45,7 @@ void block_note_gated(struct block *block);
 /* It is about to be free, or part of another one. */
 void block_forget(struct block *block);
 
-/* What the next broker has to know of a page: as soon as it is written. */
-struct timelines_record {
-	uint64_t id;
-	uint64_t client; /* identifier */
-	uint32_t fd;     /* as the keeper has it */
-	uint32_t uid;
-	uint32_t dead;
-	uint32_t known; /* to others than its owner: they may sleep on it, and remember its slot */
-	uint64_t last[TIMELINE_SLOTS];
-};
-
-/* From their record; without a client and its pidfd, until they are given to one. */
-int timelines_again(struct journal *journal, uint32_t record, struct accounts *accounts,
-		    struct timelines **out);
-/* The keeper has the page from now on. */
-void timelines_kept(struct timelines *t);
-/* A fence as records have it (journal/record.h). Zeros: reached, and there is none. */
-struct fence_record {
-	uint64_t page, value;
-	uint32_t slot;
-	uint32_t unused;
-};
-void record_fence(struct record *r, struct fence *f);
-
 /* A broker that comes after another one. 0 or negative errno. */
-int timelines_restore(struct broker *b);
-struct timelines *timelines_find(struct broker *b, uint64_t page); /* borrowed */
 int pools_restore(struct broker *b);
 /* When all is there: what the dead broker had waited for is of no broker any more. */
 void pools_restored(struct broker *b);
@@ -87,8 +55,6 @@ int segments_tell_known(struct broker *b);
 typedef int restore_buffer(struct broker *b, struct block *block, const struct block_use *use,
 			   struct fence_set *pending, uint32_t payer);
 int blocks_restore(struct broker *b, restore_buffer *buffer);
-/* All that has fences has been read. */
-int timelines_restored(struct broker *b);
 
 void record_pool(struct record *r, struct pool **p); /* a member: one that there is */
 

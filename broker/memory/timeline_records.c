@@ -14,11 +14,9 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/record.h"
 #include "broker/log/log.h"
-#include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
-#include "broker/memory/inside.h"
-#include "broker/memory/memory.h"
-#include "broker/memory/records.h"
+#include "broker/memory/order.h"
+#include "broker/memory/order_records.h"
 
 struct fence_record fence_to_record(const struct fence *f)
 {
@@ -33,72 +31,71 @@ struct fence_record fence_to_record(const struct fence *f)
 static int read_timelines(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct broker *b = data;
-	struct memory *m = b->memory;
+	struct order *o = b->order;
 	struct timelines *t;
 	uint64_t id = ((struct timelines_record *)journal_in_place(b->journal, record))->id;
 	int r;
 
 	(void)bytes, (void)size;
-	if (id == 0 || id > m->last_page)
+	if (id == 0 || id > o->last_page)
 		return -EBADMSG;
 	r = timelines_again(b->journal, record, b->accounts, &t);
 	if (r == 0)
-		r = restored_add(&m->restored.pages, id, t);
+		r = restored_add(&o->restored.pages, id, t);
 	if (r == 0)
-		r = restored_add(&m->restored.pages_by_client, t->kept->client, t);
+		r = restored_add(&o->restored.by_client, t->kept->client, t);
 	return r;
 }
 
 int timelines_restore(struct broker *b)
 {
-	struct memory *m = b->memory;
-	int r = memory_check_died(m);
+	struct order *o = b->order;
+	int r = order_check_died(o);
 
 	if (r == 0)
 		r = journal_read(b->journal, RECORD_TIMELINES, sizeof(struct timelines_record),
 				 read_timelines, b);
 	if (r == 0)
-		r = restored_ready(&m->restored.pages);
+		r = restored_ready(&o->restored.pages);
 	/* some may be nobody's, as their clients never were ready */
-	restored_ready(&m->restored.pages_by_client);
+	restored_ready(&o->restored.by_client);
 	return r;
 }
 
 struct timelines *timelines_find(struct broker *b, uint64_t page)
 {
-	return restored_find(&b->memory->restored.pages, page);
+	return restored_find(&b->order->restored.pages, page);
 }
 
 int timelines_restored(struct broker *b)
 {
-	struct memory *m = b->memory;
+	struct order *o = b->order;
 	int r = 0;
 
-	for (size_t i = 0; i < m->restored.pages.n; i++) {
-		struct timelines *t = m->restored.pages.all[i].object;
+	for (size_t i = 0; i < o->restored.pages.n; i++) {
+		struct timelines *t = o->restored.pages.all[i].object;
 
 		/* one that was not ready has nothing that has fences */
 		if (t->refs > 1 && !t->dead && t->pidfd < 0)
 			r = -EBADMSG;
 		timelines_unref(t);
 	}
-	restored_done(&m->restored.pages);
-	restored_done(&m->restored.pages_by_client);
-	restored_done(&m->restored.pools);
+	restored_done(&o->restored.pages);
+	restored_done(&o->restored.by_client);
 	if (r < 0)
 		log_error("the journal's fences make no sense: %s", strerror(-r));
 	return r;
 }
 
-int client_memory_restore(struct client *c)
+int client_order_restore(struct client *c)
 {
-	struct timelines *t = restored_find(&c->broker->memory->restored.pages_by_client, c->id);
+	struct timelines *t = restored_find(&c->broker->order->restored.by_client, c->id);
 
 	if (!t || (t->dead ? c->state != CLIENT_ENDING : !t->page))
 		return -EBADMSG;
 	t->client = c->slot;
 	t->pidfd = t->dead ? -1 : c->peer.pidfd;
-	c->memory->timelines = timelines_ref(t);
+	c->order->timelines = timelines_ref(t);
 	return 0;
 }
 

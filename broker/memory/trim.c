@@ -22,6 +22,7 @@
 #include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 
 #define WINDOW_MS 1000
@@ -55,7 +56,7 @@ static void ask(struct client *c, const struct pool *pool, uint32_t flags, uint6
 	}
 	t->asked_ms = now;
 	/* counted here: the page is the client's to write */
-	atomic_store_explicit(&c->memory->timelines->page->slots[0].last, ++t->asked,
+	atomic_store_explicit(&c->order->timelines->page->slots[0].last, ++t->asked,
 			      memory_order_relaxed);
 	m.trim.pool = pool ? pool->id : 0;
 	m.trim.flags = flags;

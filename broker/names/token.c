@@ -22,8 +22,8 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/order_records.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/records.h"
 #include "broker/names/inside.h"
 #include "broker/names/names.h"
 

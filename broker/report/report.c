@@ -28,6 +28,7 @@
 #include "broker/keeper/kept.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/names/names.h"
@@ -171,7 +172,7 @@ static bool is_parked_for(const struct timeline_slot *at, const struct client *c
 {
 	uint64_t timeline = atomic_load_explicit(&at->parked_for, memory_order_acquire);
 	uint64_t value = atomic_load_explicit(&at->parked_until, memory_order_relaxed);
-	const struct timelines *t = owner->memory->timelines;
+	const struct timelines *t = owner->order->timelines;
 	uint32_t slot = WIRE_TIMELINE_SLOT(timeline);
 
 	return WIRE_TIMELINE_PAGE(timeline) == t->id && slot < TIMELINE_SLOTS &&
@@ -183,7 +184,7 @@ static bool is_parked_for(const struct timeline_slot *at, const struct client *c
 static json_int_t count_parked(const struct broker *b, const struct client *c)
 {
 	const struct timeline_slot *parked[TIMELINE_PARKED_MAX];
-	const struct timelines *own = c->memory->timelines;
+	const struct timelines *own = c->order->timelines;
 	uint32_t n_parked = 0;
 	json_int_t n = 0;
 
@@ -195,7 +196,7 @@ static json_int_t count_parked(const struct broker *b, const struct client *c)
 	for (uint32_t i = 0; n_parked > 0 && i < b->clients->n_slots; i++) {
 		const struct client *owner = b->clients->by_slot[i];
 
-		if (!owner || !owner->memory->timelines || owner->memory->timelines->dead)
+		if (!owner || !owner->order->timelines || owner->order->timelines->dead)
 			continue;
 		for (uint32_t k = 0; k < n_parked; k++)
 			n += is_parked_for(parked[k], c, owner);

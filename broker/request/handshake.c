@@ -23,7 +23,8 @@
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/records.h"
+#include "broker/memory/order.h"
+#include "broker/memory/order_records.h"
 #include "broker/memory/segment.h"
 #include "pages/timeline.h"
 
@@ -46,13 +47,13 @@ void handle_hello(struct request *r)
 	}
 	if (!client_greets_as(c, hello->flags & WIRE_HELLO_OPERATOR))
 		return;
-	e = timelines_new(r->broker->journal, ++r->broker->memory->last_page, c->slot,
-			  c->peer.pidfd, c->account, &c->memory->timelines);
+	e = timelines_new(r->broker->journal, ++r->broker->order->last_page, c->slot, c->peer.pidfd,
+			  c->account, &c->order->timelines);
 	if (e < 0) {
 		request_fail(r, SHARE_ESYSTEM, "cannot create a timeline page: %s", strerror(-e));
 		return;
 	}
-	c->memory->timelines->kept->client = c->id;
+	c->order->timelines->kept->client = c->id;
 	memcpy(label, hello->label.data, hello->label.size);
 	label[hello->label.size] = '\0';
 	text_printable(label, c->label, sizeof(c->label));
@@ -61,17 +62,17 @@ void handle_hello(struct request *r)
 	m.welcome = (struct wire_welcome){
 	    .version = c->version,
 	    .slots = TIMELINE_SLOTS,
-	    .page = c->memory->timelines->id,
+	    .page = c->order->timelines->id,
 	    .client = c->id,
 	};
-	request_reply(r, &m, &c->memory->timelines->fd, 1);
+	request_reply(r, &m, &c->order->timelines->fd, 1);
 }
 
 /* The keeper has what the next broker needs of this client: before the page is sealed, as nobody
  * can map it for writing any more then. 0 or negative errno. */
 static int keep(struct client *c)
 {
-	struct timelines *t = c->memory->timelines;
+	struct timelines *t = c->order->timelines;
 	const int fds[] = {c->socket, c->peer.pidfd, t->fd};
 	const size_t sizes[] = {0, 0, sizeof(*t->page)};
 	int r = kept_keep(fds, sizes, 3);
@@ -91,7 +92,7 @@ void handle_ready(struct request *r)
 			     strerror(-e));
 		return;
 	}
-	e = timeline_seal(c->memory->timelines->fd);
+	e = timeline_seal(c->order->timelines->fd);
 	if (e < 0) {
 		request_fail(r, SHARE_ESYSTEM, "cannot seal the timeline page: %s", strerror(-e));
 		return;
@@ -126,7 +127,7 @@ static void fail_unknown(struct request *r)
  */
 static void fail_ended(struct request *r, uint64_t page)
 {
-	switch (memory_page_owner(r->broker->memory, page)) {
+	switch (order_page_owner(r->broker->order, page)) {
 	case OWNER_DIED:
 		request_fail(r, SHARE_EOWNERDEAD, "the fence's owner has died");
 		break;
@@ -148,8 +149,8 @@ void handle_timeline(struct request *r)
 	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
 		struct client *c = b->clients->by_slot[i];
 
-		if (!c || !c->memory->timelines || c->memory->timelines->id != page ||
-		    c->memory->timelines->dead || c->state < CLIENT_READY)
+		if (!c || !c->order->timelines || c->order->timelines->id != page ||
+		    c->order->timelines->dead || c->state < CLIENT_READY)
 			continue;
 		if (!client_may_ask(r->client, c)) {
 			request_hide(r,
@@ -160,8 +161,8 @@ void handle_timeline(struct request *r)
 			return;
 		}
 		m.timeline_page.page = page;
-		c->memory->timelines->kept->known = true;
-		request_reply(r, &m, (int[]){c->memory->timelines->fd, c->memory->timelines->pidfd},
+		c->order->timelines->kept->known = true;
+		request_reply(r, &m, (int[]){c->order->timelines->fd, c->order->timelines->pidfd},
 			      2);
 		return;
 	}

@@ -40,6 +40,8 @@
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/order.h"
+#include "broker/memory/order_records.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
@@ -177,7 +179,7 @@ static void audit_generation(const struct generations *g, uint32_t index, uint32
 
 static void audit_timelines(const struct client *c)
 {
-	const struct timelines *t = c->memory->timelines;
+	const struct timelines *t = c->order->timelines;
 
 	if (t->kept->id != t->id || t->kept->dead != t->dead ||
 	    (c->record && t->kept->client != c->id) || (c->record && t->kept->uid != c->peer.uid))
@@ -192,7 +194,7 @@ static void audit_client(struct client *c)
 	struct lease *lease;
 
 	client_note(c);
-	if (c->memory->timelines)
+	if (c->order->timelines)
 		audit_timelines(c);
 	LIST_FOREACH (open, &c->memory->pools, link)
 		open_pool_note(open);

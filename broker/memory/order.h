@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_ORDER_H
+#define BROKER_MEMORY_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/journal/object.h"
+
+struct broker;
+struct client;
+struct event;
+struct fence;
+struct request;
+struct timelines;
+
+/* What the broker has of the order between processes beside their timelines: which of these were
+ * whose. */
+
+/* The last timeline pages whose owners died, a ring: for those who ask too late to be sent the
+ * page. Written in place: a page that was about to be written into it is, twice at worst. */
+struct died_pages {
+	uint64_t n;
+	uint64_t forgotten; /* the newest that fell out of the ring */
+	uint64_t pages[4096];
+};
+
+struct order {
+	uint64_t last_page;
+	struct died_pages *died;
+	uint32_t died_record;
+	struct event *gpu_watch; /* while GPUs are to signal fences that we know of */
+	/* Only while this broker takes over what another one had. */
+	struct {
+		struct restored pages, by_client;
+	} restored;
+};
+
+int order_init(struct broker *b); /* 0 or negative errno */
+void order_done(struct broker *b);
+
+/* A client's GPU will signal a fence: take note of how far it gets, as long as its process lives.
+ */
+void order_watch_gpus(struct broker *b);
+
+/* What became of the owner of a page that is gone: OWNER_UNKNOWN if it is too long ago, or if there
+ * never was one. */
+enum page_owner { OWNER_UNKNOWN, OWNER_DIED, OWNER_FINISHED };
+enum page_owner order_page_owner(const struct order *o, uint64_t page);
+
+/* What a client has of it: its own timelines, and what it was sent of others'. */
+struct client_order {
+	struct timelines *timelines; /* NULL before it has greeted */
+	uint8_t *pages; /* whether it has the timeline page of the client in this slot */
+	uint32_t n_pages;
+};
+
+void client_order_done(struct client *c);
+/* Of a client that is made again from its record: its timelines. 0 or negative errno. */
+int client_order_restore(struct client *c);
+
+/* Whether the timeline page of the client in @slot was sent to it. */
+bool client_has_page(const struct client *c, uint32_t slot);
+int client_reserve_page(struct client *c, uint32_t slot); /* 0 or -ENOMEM */
+void client_set_page(struct client *c, uint32_t slot);    /* after reserving */
+/* It is told of a fence on that page, and may ask for it. False without memory. */
+bool client_let_ask(struct client *c, uint32_t slot);
+/* Whether either was so. */
+bool client_knows_page(const struct client *c, uint32_t slot);
+/* At the end: nobody has its page any more. */
+void client_forget_page(struct client *c);
+
+/* Its process can signal no more: whoever waits for it is released. */
+void client_end_timelines(struct client *c);
+
+/* A fence on one of the client's own timelines; NULL timelines when @timeline is 0. False when
+ * answered. */
+bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct fence *out);
+
+#endif
