@@ -60,28 +60,29 @@ NEIGHBOURS = {
 # The sub-rooms whose headers a sub-room may include, beside its own.
 KNOWS = {
     "broker/config": "broker/rights",
-    "broker/*.h": "broker/rights broker/config broker/log broker/journal broker/keeper",
     "broker/journal": "broker/log",
     "broker/keeper": "broker/log",
-    "broker/client": "broker/*.h broker/rights broker/config broker/log broker/journal broker/keeper",
-    "broker/monitor": "broker/*.h broker/rights broker/config broker/client",
-    "broker/device": "broker/*.h broker/log broker/client broker/journal broker/keeper",
-    "broker/memory": "broker/suballocator broker/*.h broker/rights broker/config broker/log broker/client broker/monitor"
-                     " broker/device broker/journal broker/keeper",
-    "broker/buffer": "broker/suballocator broker/*.h broker/rights broker/config broker/log broker/client broker/monitor"
-                     " broker/device broker/memory broker/journal broker/keeper",
-    "broker/channel": "broker/suballocator broker/*.h broker/rights broker/config broker/log broker/client broker/monitor"
-                      " broker/device broker/memory broker/buffer broker/journal broker/keeper",
-    "broker/names": "broker/*.h broker/rights broker/config broker/log broker/client broker/monitor broker/memory broker/buffer"
-                    " broker/journal broker/keeper",
-    "broker/request": "broker/*.h broker/rights broker/config broker/client broker/journal broker/keeper broker/device"
-                      " broker/memory broker/channel broker/names",
-    "broker/report": "broker/*.h broker/journal broker/keeper broker/client broker/device broker/memory"
-                     " broker/buffer broker/channel broker/names",
+    "broker/*.h": "broker/config",
+    "broker/client": "broker/rights broker/config broker/log broker/journal broker/keeper broker/*.h",
+    "broker/monitor": "broker/rights broker/*.h broker/client",
+    "broker/device": "broker/log broker/journal broker/keeper broker/*.h broker/client",
+    "broker/order": "broker/log broker/journal broker/keeper broker/*.h broker/client broker/monitor",
+    "broker/memory": "broker/rights broker/config broker/suballocator broker/log broker/journal broker/keeper"
+                     " broker/*.h broker/client broker/monitor broker/device broker/order",
+    "broker/buffer": "broker/suballocator broker/log broker/journal broker/*.h broker/client broker/monitor"
+                     " broker/device broker/order broker/memory",
+    "broker/channel": "broker/rights broker/suballocator broker/log broker/journal broker/keeper broker/*.h"
+                      " broker/client broker/monitor broker/device broker/order broker/memory broker/buffer",
+    "broker/names": "broker/rights broker/log broker/journal broker/*.h broker/client broker/monitor broker/order"
+                    " broker/memory broker/buffer",
+    "broker/request": "broker/keeper broker/*.h broker/client broker/order broker/memory broker/channel"
+                      " broker/names",
+    "broker/report": "broker/journal broker/keeper broker/*.h broker/client broker/device broker/order"
+                     " broker/memory broker/buffer broker/channel broker/names",
     "broker/*.c": "broker/*.h",
-    "broker/life": "broker/*.h broker/rights broker/config broker/log broker/journal broker/keeper broker/client broker/monitor"
-                  " broker/device broker/memory broker/buffer broker/channel broker/names broker/request"
-                  " broker/report",
+    "broker/life": "broker/config broker/log broker/journal broker/keeper broker/*.h broker/client broker/monitor"
+                   " broker/device broker/order broker/memory broker/buffer broker/channel broker/names"
+                   " broker/request broker/report",
     "libshare/client": "libshare/program",
     "libshare/order": "libshare/program libshare/client",
     "libshare/buffer": "libshare/program libshare/client libshare/order",
@@ -111,7 +112,8 @@ FACES = {
                      " records request socket_path turns",
     "broker/monitor": "monitor",
     "broker/device": "agent choice device ipc_event",
-    "broker/memory": "adopted client_memory fence memory order order_records pool pool_user pools prefault records reuse segment trim",
+    "broker/order": "fence order records",
+    "broker/memory": "adopted client_memory memory pool pool_user pools prefault records reuse segment trim",
     "broker/suballocator": "block suballocator",
     "broker/buffer": "buffer grant lease records scrub",
     "broker/names": "names name token",

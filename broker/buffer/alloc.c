@@ -27,14 +27,14 @@
 #include "broker/log/log.h"
 #include "broker/memory/adopted.h"
 #include "broker/memory/client_memory.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/records.h"
 #include "broker/memory/trim.h"
 #include "broker/monitor/monitor.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
 
 #define MORE_MAX    63   /* buffers that come along with a GRANT */
 #define PATIENCE_MS 1000 /* of who has not said how long it may wait for others */

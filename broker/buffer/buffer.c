@@ -27,13 +27,13 @@
 #include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
 #include "broker/monitor/monitor.h"
+#include "broker/order/fence.h"
 
 _Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
 _Static_assert(sizeof(struct buffer) <= 56, "a million buffers are a million of these");

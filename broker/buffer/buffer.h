@@ -10,7 +10,7 @@
 #include "base/table.h"
 #include "broker/client/account.h"
 #include "broker/journal/generations.h"
-#include "broker/memory/fence.h"
+#include "broker/order/fence.h"
 #include "broker/suballocator/block.h"
 
 struct broker;

@@ -17,10 +17,10 @@
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
 
 struct lease *request_lease(struct request *r, uint64_t id)
 {

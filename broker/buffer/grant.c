@@ -23,11 +23,11 @@
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
 #include "broker/memory/adopted.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 #include "broker/monitor/monitor.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
 
 struct message {
 	struct wire_message m;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "broker/memory/fence.h"
+#include "broker/order/fence.h"
 #include "wire/wire.h"
 
 struct broker;

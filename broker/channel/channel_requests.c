@@ -25,11 +25,11 @@
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/memory/adopted.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
 
 #define MEMBER_FDS 3  /* page, pidfd, doorbell */
 #define NEW_MAX    21 /* in one CHANNEL_MEMBERS */

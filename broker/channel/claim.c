@@ -29,8 +29,8 @@
 #include "broker/client/account.h"
 #include "broker/client/price.h"
 #include "broker/journal/journal.h"
-#include "broker/memory/order.h"
-#include "broker/memory/order_records.h"
+#include "broker/order/order.h"
+#include "broker/order/records.h"
 #include "pages/timeline.h"
 
 /* ------------------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 #include "broker/channel/channel.h"
 #include "broker/channel/doorbell.h"
 #include "broker/client/account.h"
-#include "broker/memory/fence.h"
+#include "broker/order/fence.h"
 #include "broker/rights/right.h"
 #include "pages/channel_page.h"
 #include "wire/wire.h"

@@ -24,10 +24,10 @@
 #include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pools.h"
 #include "broker/monitor/monitor.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
 #include "pages/page.h"
 
 #define UNIT 4096 /* of memory, at least */

@@ -21,10 +21,10 @@
 #include "broker/client/records.h"
 #include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
-#include "broker/memory/order.h"
-#include "broker/memory/order_records.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
+#include "broker/order/order.h"
+#include "broker/order/records.h"
 
 /* Those that are there again, while the others are made. */
 struct channels_restored {

@@ -40,12 +40,12 @@
 #include "broker/life/upgrade.h"
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
+#include "broker/order/order.h"
 
 /* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
 #define LOOK_AGAIN_MS     20

@@ -19,9 +19,9 @@
 #include "broker/device/ipc_event.h"
 #include "broker/life/rooms.h"
 #include "broker/memory/client_memory.h"
-#include "broker/memory/order.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
+#include "broker/order/order.h"
 #include "broker/request/dispatch.h"
 
 /* One allocation, so that there is one that can fail. */

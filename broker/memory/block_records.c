@@ -17,16 +17,16 @@
 #include "broker/client/price.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/order_records.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/records.h"
 #include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
+#include "broker/order/fence.h"
+#include "broker/order/records.h"
 
 /* Of a block: one with more is never used again as long as its segment lasts. */
 #define FENCES_MAX  4000

@@ -25,13 +25,13 @@
 #include "broker/memory/client_memory.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 #include "broker/monitor/monitor.h"
+#include "broker/order/order.h"
 #include "pages/timeline.h"
 
 #define ASKED_MAX   256

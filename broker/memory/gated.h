@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "broker/client/account.h"
-#include "broker/memory/fence.h"
+#include "broker/order/fence.h"
 #include "broker/suballocator/suballocator.h"
 
 /*

@@ -22,13 +22,13 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/adopted.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
+#include "broker/order/fence.h"
 
 /* ------------------------------------------------------------------------------------------- */
 /* Pools                                                                                       */

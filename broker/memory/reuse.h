@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 #include "broker/client/account.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/gated.h"
+#include "broker/order/fence.h"
 #include "broker/suballocator/suballocator.h"
 
 struct broker;

@@ -19,11 +19,11 @@
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
 #include "broker/memory/client_memory.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
 
 #define WINDOW_MS 1000
 

@@ -28,14 +28,14 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/log/log.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order_records.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/watch.h"
+#include "broker/order/fence.h"
+#include "broker/order/records.h"
 
 static int compare_text(const void *a, size_t a_size, const void *b, size_t b_size)
 {

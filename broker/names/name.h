@@ -13,7 +13,7 @@
 #include "broker/buffer/buffer.h"
 #include "broker/client/account.h"
 #include "broker/client/deferred.h"
-#include "broker/memory/fence.h"
+#include "broker/order/fence.h"
 #include "broker/rights/right.h"
 #include "wire/wire.h"
 

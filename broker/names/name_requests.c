@@ -13,13 +13,13 @@
 #include "broker/client/client.h"
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/watch.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
 
 static bool is_mode(uint32_t mode)
 {

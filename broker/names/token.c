@@ -21,11 +21,11 @@
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order_records.h"
 #include "broker/memory/pool.h"
 #include "broker/names/inside.h"
 #include "broker/names/names.h"
+#include "broker/order/fence.h"
+#include "broker/order/records.h"
 
 #define CONTAINER_OF(pointer, type, member) \
 	((type *)(void *)((char *)(uintptr_t)(pointer)-offsetof(type, member)))

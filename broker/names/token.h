@@ -10,7 +10,7 @@
 #include "base/table.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/account.h"
-#include "broker/memory/fence.h"
+#include "broker/order/fence.h"
 #include "wire/wire.h"
 
 #define TOKEN_SIZE 32

@@ -13,13 +13,13 @@
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/inside.h"
 #include "broker/names/names.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
 
 /* As tokens are: to who answers for their user. */
 static void tell_of_export(const struct request *r, const struct buffer *buffer)

@@ -28,10 +28,10 @@
 #include "broker/keeper/kept.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/order.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/names/names.h"
+#include "broker/order/order.h"
 #include "broker/report/report.h"
 #include "wire/wire.h"
 

@@ -21,11 +21,11 @@
 #include "broker/client/request.h"
 #include "broker/keeper/kept.h"
 #include "broker/memory/client_memory.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/order.h"
-#include "broker/memory/order_records.h"
 #include "broker/memory/segment.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
+#include "broker/order/records.h"
 #include "pages/timeline.h"
 
 void handle_hello(struct request *r)

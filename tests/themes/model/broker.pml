@@ -2,7 +2,7 @@
 
 /*
  * The broker: what it answers (to the client `me`), and what it does of itself when a client ends.
- * broker/memory/fence.c, broker/buffer/grant.c, broker/buffer/buffer.c and broker/client/end.c are
+ * broker/order/fence.c, broker/buffer/grant.c, broker/buffer/buffer.c and broker/client/end.c are
  * the real one. How a request gets to it is in at_once.pml and restart.pml.
  */
 

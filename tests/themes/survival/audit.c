@@ -38,10 +38,7 @@
 #include "broker/keeper/keeper.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/order.h"
-#include "broker/memory/order_records.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
@@ -49,6 +46,9 @@
 #include "broker/names/names.h"
 #include "broker/names/token.h"
 #include "broker/names/watch.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
+#include "broker/order/records.h"
 #include "tests/themes/survival/audit.h"
 
 #define FEW      1000       /* buffers and events */

@@ -5,7 +5,7 @@
  * GPUs of those get that live.
  */
 
-#include "broker/memory/order.h"
+#include "broker/order/order.h"
 
 #include <errno.h>
 
@@ -16,8 +16,8 @@
 #include "broker/client/clients.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order_records.h"
+#include "broker/order/fence.h"
+#include "broker/order/records.h"
 
 #define N_DIED_PAGES (sizeof(((struct died_pages *)0)->pages) / sizeof(uint64_t))
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "broker/client/account.h"
-#include "broker/memory/fence.h"
+#include "broker/order/fence.h"
 
 struct entry {
 	struct fence fence;

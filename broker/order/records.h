@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_ORDER_RECORDS_H
-#define BROKER_MEMORY_ORDER_RECORDS_H
+#ifndef BROKER_ORDER_RECORDS_H
+#define BROKER_ORDER_RECORDS_H
 
 #include <stdint.h>
 

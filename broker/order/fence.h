@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_FENCE_H
-#define BROKER_MEMORY_FENCE_H
+#ifndef BROKER_ORDER_FENCE_H
+#define BROKER_ORDER_FENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -18,10 +18,10 @@
 #include "broker/client/clients.h"
 #include "broker/client/price.h"
 #include "broker/client/request.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order.h"
-#include "broker/memory/order_records.h"
 #include "broker/monitor/monitor.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
+#include "broker/order/records.h"
 #include "pages/timeline.h"
 
 /* What a client has of the page of another one. */

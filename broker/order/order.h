@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_ORDER_H
-#define BROKER_MEMORY_ORDER_H
+#ifndef BROKER_ORDER_ORDER_H
+#define BROKER_ORDER_ORDER_H
 
 #include <stdbool.h>
 #include <stdint.h>

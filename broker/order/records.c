@@ -14,9 +14,9 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/record.h"
 #include "broker/log/log.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order.h"
-#include "broker/memory/order_records.h"
+#include "broker/order/fence.h"
+#include "broker/order/order.h"
+#include "broker/order/records.h"
 
 struct fence_record fence_to_record(const struct fence *f)
 {

@@ -25,8 +25,8 @@
 #include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
-#include "broker/memory/fence.h"
-#include "broker/memory/order_records.h"
+#include "broker/order/fence.h"
+#include "broker/order/records.h"
 
 static int get_record(struct timelines *t, struct journal *journal)
 {

@@ -17,7 +17,7 @@
 #include <criterion/criterion.h>
 
 #include "base/descriptor.h"
-#include "broker/memory/fence.h"
+#include "broker/order/fence.h"
 
 #define SLOT 3
 
