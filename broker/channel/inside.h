@@ -262,13 +262,19 @@ int member_supply(struct member *m, bool *more);
 void supply_start(struct memory *memory);
 
 /* ------------------------------------------------------------------------------------------- */
-/* report.c */
+/* progress.c */
 
 /* How much the consumer has yet to receive of the producer, as their pages say: messages, or that
  * it was left behind. */
 uint64_t claim_unreceived(const struct claim *claim);
 /* How many a consumer has received, and not acknowledged. */
 uint64_t member_held(struct member *consumer);
+/* Whether the producer's ring says that it does not wait for the consumer any more. */
+bool claim_is_left_behind(const struct claim *claim);
+
+/* ------------------------------------------------------------------------------------------- */
+/* report.c */
+
 /* If the producer waits for the consumer no more, that is logged, told and counted: before the
  * claim is over or taken over. */
 void claim_tell_left_behind(const struct claim *claim);
@@ -277,8 +283,6 @@ void member_tell_left_behind(struct member *consumer, const char *why);
 /* A producer waits for room, by its own word: that is logged, told and counted, as far as it may be
  * true. */
 void member_tell_stalled(struct member *producer);
-/* Whether the producer's ring says that it does not wait for the consumer any more. */
-bool claim_is_left_behind(const struct claim *claim);
 /* Words for the numbers of a shape. */
 const char *channel_mode_name(uint32_t mode);
 const char *channel_when_full_name(uint32_t when_full);
