@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What keeps a connection going: greeting, the sealing of the client's timeline page, goodbye, and
- * the give and take of mappings. The page is the reason for the two steps: it can be sealed
- * against writers only once its one writer has mapped it.
+ * What keeps a connection going: greeting, the sealing of the client's timeline page, and goodbye.
+ * The page is the reason for the two steps: it can be sealed against writers only once its one
+ * writer has mapped it.
  */
 
 #include <stdio.h>
@@ -15,14 +15,10 @@
 #include "base/text.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/clients.h"
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/keeper/kept.h"
-#include "broker/memory/client_memory.h"
-#include "broker/memory/memory.h"
-#include "broker/memory/segment.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 #include "broker/order/records.h"
@@ -110,70 +106,4 @@ void handle_ping(struct request *r)
 void handle_bye(struct request *r)
 {
 	client_goodbye(r->client, r->m->serial);
-}
-
-/* Or it is nobody's whom this user has anything to do with. */
-static void fail_unknown(struct request *r)
-{
-	request_fail(
-	    r, SHARE_ESTALE,
-	    "there is no such timeline, its owner has ended too long ago to know how, or is "
-	    "a process of another user that shares no pool with this one");
-}
-
-/*
- * Whose owner has ended: a client that said goodbye had finished its streams, so everything on its
- * page was reached; one that died may have left things that never will be.
- */
-static void fail_ended(struct request *r, uint64_t page)
-{
-	switch (order_page_owner(r->broker->order, page)) {
-	case OWNER_DIED:
-		request_fail(r, SHARE_EOWNERDEAD, "the fence's owner has died");
-		break;
-	case OWNER_FINISHED:
-		request_fail(r, SHARE_ENOENT, "the fence's owner has finished and said goodbye");
-		break;
-	case OWNER_UNKNOWN:
-		fail_unknown(r);
-		break;
-	}
-}
-
-void handle_timeline(struct request *r)
-{
-	struct wire_message m = {.type = WIRE_TIMELINE_PAGE};
-	struct broker *b = r->broker;
-	uint64_t page = r->m->timeline.page;
-
-	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
-		struct client *c = b->clients->by_slot[i];
-
-		if (!c || !c->order->timelines || c->order->timelines->id != page ||
-		    c->order->timelines->dead || c->state < CLIENT_READY)
-			continue;
-		if (!client_may_ask(r->client, c)) {
-			request_hide(r,
-				     "the fence is of a process of user %u, which shares no pool "
-				     "with this one",
-				     (unsigned)c->peer.uid);
-			fail_unknown(r);
-			return;
-		}
-		m.timeline_page.page = page;
-		c->order->timelines->kept->known = true;
-		request_reply(r, &m, (int[]){c->order->timelines->fd, c->order->timelines->pidfd},
-			      2);
-		return;
-	}
-	fail_ended(r, page);
-}
-
-void handle_segment_retired(struct request *r)
-{
-	struct segment *s = segment_find(r->broker, r->m->segment_retired.segment);
-
-	if (!s || !segment_retired(r->broker, s, r->client))
-		client_hang_up(r->client, SHARE_EPROTO,
-			       "SEGMENT_RETIRED for a segment it was not asked to unmap");
 }
