@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "broker/channel/orphan.h"
+#include "broker/channel/progress.h"
 
 #define LEFT_TO_OTHERS_MS 1000
 
@@ -104,7 +105,6 @@ uint32_t orphans_of_others(const struct member *consumer)
 		n -= claim->over ? 0 : claim->n_orphans;
 	/* whoever believes that these are gone knows it before the broker does */
 	TAILQ_FOREACH (m, &ch->members, of_channel)
-		n += m->role == SHARE_PRODUCER &&
-		     (m->state == MEMBER_HERE || m->state == MEMBER_LEFT);
+		n += m->role == SHARE_PRODUCER && member_takes_part(m);
 	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }

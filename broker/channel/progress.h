@@ -27,7 +27,7 @@ struct progress {
 	struct awaited awaited;
 };
 
-/* It is here, or its connection alone has ended. */
+/* Its process may go on with it: it is HERE, or has LEFT. */
 bool member_takes_part(const struct member *m);
 
 /* Returns how many places it has looked at. */

@@ -191,7 +191,6 @@ static json_t *row_of(const struct config_change *change)
 
 static void answer(struct request *request, const struct reload *r)
 {
-	struct wire_message m = {.type = WIRE_REPORT};
 	char rest[64];
 	struct page p;
 
@@ -199,10 +198,7 @@ static void answer(struct request *request, const struct reload *r)
 		request_fail(request, r->refused, "%s", r->why);
 		return;
 	}
-	p.r = request;
-	p.enough = REPORT_ROWS_MAX; /* there is no other page */
-	p.size = p.cursor_size = 0;
-	p.failed = false;
+	report_begin(&p, request, REPORT_ROWS_MAX); /* there is no other page */
 	for (size_t i = 0; i < r->changes.n; i++) {
 		if (p.size + 2 * ROW_MAX < REPORT_ROWS_MAX) {
 			report_add(&p, row_of(&r->changes.entries[i]));
@@ -214,15 +210,12 @@ static void answer(struct request *request, const struct reload *r)
 			   json_pack("{s:s, s:s, s:b}", "key", "...", "change", rest, "now", 1));
 		break;
 	}
-	if (p.failed) {
-		/* it has happened all the same */
+	if (p.failed) /* it has happened all the same */
 		request_fail(request, SHARE_ESYSTEM,
 			     "the configuration was read again, but the broker is out of memory "
 			     "for what is new: its log has it");
-		return;
-	}
-	m.report.rows = (struct wire_bytes){p.rows, (uint32_t)p.size};
-	request_reply(request, &m, NULL, 0);
+	else
+		report_end(&p);
 }
 
 void handle_reload(struct request *request)

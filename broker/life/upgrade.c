@@ -33,8 +33,7 @@ struct upgrade {
 /* The broker before had asked itself to, and what came of it is this one. */
 static bool answer(struct request *request, const struct keeper *keeper)
 {
-	struct wire_message m = {.type = WIRE_REPORT};
-	struct page p = {.r = request, .enough = REPORT_ROWS_MAX};
+	struct page p;
 
 	switch (keeper->before) {
 	case KEEPER_FIRST:
@@ -48,10 +47,10 @@ static bool answer(struct request *request, const struct keeper *keeper)
 	case KEEPER_HANDED_OVER:
 		break;
 	}
+	report_begin(&p, request, REPORT_ROWS_MAX);
 	report_add(&p, json_pack("{s:o, s:s, s:i}", "from", report_text(keeper->version_before),
 				 "to", SHARE_VERSION, "pid", (int)getpid()));
-	m.report.rows = (struct wire_bytes){p.rows, (uint32_t)p.size};
-	request_reply(request, &m, NULL, 0);
+	report_end(&p);
 	return true;
 }
 

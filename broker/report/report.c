@@ -35,6 +35,28 @@
 #include "broker/report/report.h"
 #include "wire/wire.h"
 
+void report_begin(struct page *p, struct request *r, size_t enough)
+{
+	p->r = r;
+	p->enough = enough;
+	p->size = p->cursor_size = 0;
+	p->passed_over = (struct wire_bytes){0};
+	p->failed = false;
+}
+
+void report_end(struct page *p)
+{
+	struct wire_message m = {.type = WIRE_REPORT};
+
+	if (p->failed) {
+		request_fail_memory(p->r);
+		return;
+	}
+	m.report.cursor = (struct wire_bytes){p->cursor, (uint32_t)p->cursor_size};
+	m.report.rows = (struct wire_bytes){p->rows, (uint32_t)p->size};
+	request_reply(p->r, &m, NULL, 0);
+}
+
 bool report_add(struct page *p, json_t *row)
 {
 	size_t room = REPORT_ROWS_MAX - p->size, n;
@@ -299,14 +321,9 @@ static void go_on(struct request *r, const struct wire_bytes *cursor)
 void handle_query(struct request *r)
 {
 	const struct wire_bytes *what = &r->m->query.what;
-	struct wire_message m = {.type = WIRE_REPORT};
 	struct page p;
 
-	p.r = r;
-	p.enough = REPORT_ROWS_ENOUGH;
-	p.size = p.cursor_size = 0;
-	p.failed = false;
-	p.passed_over = (struct wire_bytes){0};
+	report_begin(&p, r, REPORT_ROWS_ENOUGH);
 	for (size_t i = 0; i < sizeof(reports) / sizeof(reports[0]); i++) {
 		if (strlen(reports[i].what) != what->size ||
 		    memcmp(reports[i].what, what->data, what->size) != 0)
@@ -314,17 +331,10 @@ void handle_query(struct request *r)
 		if (reports[i].report == report_devices && !look_at_devices(r))
 			return;
 		reports[i].report(&p);
-		if (p.failed) {
-			request_fail_memory(r);
-			return;
-		}
-		if (p.passed_over.size > 0) {
+		if (p.passed_over.size > 0 && !p.failed)
 			go_on(r, &p.passed_over);
-			return;
-		}
-		m.report.cursor = (struct wire_bytes){p.cursor, (uint32_t)p.cursor_size};
-		m.report.rows = (struct wire_bytes){p.rows, (uint32_t)p.size};
-		request_reply(r, &m, NULL, 0);
+		else
+			report_end(&p);
 		return;
 	}
 	request_fail(r, SHARE_EINVAL, "there is no report '%.*s'", (int)what->size,

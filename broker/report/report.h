@@ -29,6 +29,11 @@ struct page {
 	char rows[REPORT_ROWS_MAX + 1];
 };
 
+/* An empty one, to answer @r with. */
+void report_begin(struct page *p, struct request *r, size_t enough);
+/* Without memory it fails. */
+void report_end(struct page *p);
+
 /* False when it does not fit: the page is full. Consumes @row; NULL: no memory. */
 bool report_add(struct page *p, json_t *row);
 
