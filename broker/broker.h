@@ -66,8 +66,6 @@ struct broker {
 	struct reload *reload;
 	struct upgrade *upgrade;
 	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
-	struct event *look_again;
-	unsigned look_delay_ms; /* longer while nothing gets free */
 	struct event *of_keeper;
 	struct event *alive; /* a timer that is always set: the loop goes round */
 
@@ -97,11 +95,6 @@ void broker_hangs_after(struct broker *b, unsigned ms);
 
 /* What users may have the broker remember, as the configuration and the cgroup are now. */
 void broker_share_memory(struct broker *b);
-
-/* Memory that could be returned waits for a fence: look at all pools again in a moment. */
-void broker_look_again(struct broker *b);
-/* The same, and somebody waits for it. */
-void broker_look_soon(struct broker *b);
 
 /* Sets a timer on which something waits that nobody would ask for again. Where that takes memory
  * which is not there, everything is looked at a little later. */

@@ -20,6 +20,7 @@
 #include "broker/buffer/lease.h"
 #include "broker/buffer/reclaim.h"
 #include "broker/buffer/records.h"
+#include "broker/buffer/scrub.h"
 #include "broker/buffer/stake.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -27,6 +28,7 @@
 #include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
@@ -347,6 +349,7 @@ void buffers_init(struct broker *b)
 	reclaims_init(&b->buffers->reclaims);
 	LIST_INIT(&b->buffers->scrubs);
 	b->buffers->generations.which = GENERATIONS_OF_BUFFERS;
+	b->memory->on_look = scrubs_look_again;
 }
 
 void buffers_done(struct broker *b)

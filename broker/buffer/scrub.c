@@ -30,6 +30,7 @@
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
@@ -135,7 +136,7 @@ static void fail(struct scrub *s, int error, const char *text)
 	s->writer = writer;
 	begin_to_die(s);
 	scrub_note(s);
-	broker_look_soon(s->broker);
+	memory_look_soon(s->broker);
 }
 
 static void on_zero(void *data, const struct wire_message *m, struct fd_list *fds, int error,
@@ -226,7 +227,7 @@ void scrubs_look_again(struct broker *b)
 		if (child_has_ended(b, s->writer))
 			scrub_free(s);
 		else
-			broker_look_again(b);
+			memory_look_again(b);
 	}
 }
 
@@ -271,7 +272,7 @@ static int scrub_attach(struct broker *b, void *object)
 	begin_to_die(s);
 	if (s->writer == 0)
 		return ask(s, buffer_segment(s->buffer));
-	broker_look_soon(b);
+	memory_look_soon(b);
 	return 0;
 }
 

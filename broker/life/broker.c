@@ -47,16 +47,12 @@
 #include "broker/names/names.h"
 #include "broker/order/order.h"
 
-/* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
-#define LOOK_AGAIN_MS     20
-#define LOOK_AGAIN_MAX_MS 320
-#define FDS_AHEAD_MAX     128
-#define DESCRIPTORS_MAX   (UINT32_C(1) << 30) /* where the system sets no limit */
-#define LOOK_AT           4096                /* blocks */
+#define FDS_AHEAD_MAX   128
+#define DESCRIPTORS_MAX (UINT32_C(1) << 30) /* where the system sets no limit */
 
 /* A timer that is set already can be set to another time without memory. */
 static const struct timeval never = {365 * 24 * 3600, 0};
-static const struct timeval soon = {0, LOOK_AGAIN_MS * 1000};
+static const struct timeval soon = {0, 20000};
 
 void broker_set_timer(struct broker *b, struct event *timer, const struct timeval *delay)
 {
@@ -73,7 +69,7 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 
 	(void)fd, (void)what;
 	event_add(b->catch_up, &never);
-	event_active(b->look_again, EV_TIMEOUT, 0);
+	event_active(b->memory->look_again, EV_TIMEOUT, 0);
 	event_active(b->order->gpu_watch, EV_TIMEOUT, 0);
 	event_active(b->alive, EV_TIMEOUT, 0);
 	event_active(b->channels->work, EV_TIMEOUT, 0);
@@ -83,57 +79,6 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 	clients_catch_up(b);
 	if (b->listener)
 		listener_resume(b->listener);
-}
-
-/* Whatever is gated, a turn of the loop looks at that many blocks of it, but at some of each pool.
- */
-static uint32_t look_limit(const struct broker *b)
-{
-	const struct pool *p;
-	uint32_t n = 1;
-
-	LIST_FOREACH (p, &b->memory->pools, link)
-		n += p->gated.n > 0;
-	return LOOK_AT / n + 1;
-}
-
-static void on_look_again(evutil_socket_t fd, short what, void *data)
-{
-	struct broker *b = data;
-	uint32_t limit = look_limit(b);
-	struct pool *p, *next;
-	bool any = false;
-
-	(void)fd, (void)what;
-	if (b->look_delay_ms < LOOK_AGAIN_MAX_MS)
-		b->look_delay_ms *= 2;
-	scrubs_look_again(b);
-	for (p = LIST_FIRST(&b->memory->pools); p; p = next) {
-		next = LIST_NEXT(p, link); /* only @p can end */
-		any |= pool_look_again(b, p, limit);
-	}
-	if (any)
-		broker_look_soon(b);
-	else if (!event_pending(b->look_again, EV_TIMEOUT, NULL))
-		b->look_delay_ms = LOOK_AGAIN_MS;
-}
-
-void broker_look_again(struct broker *b)
-{
-	struct timeval delay = {0, (suseconds_t)b->look_delay_ms * 1000};
-
-	if (!event_pending(b->look_again, EV_TIMEOUT, NULL))
-		broker_set_timer(b, b->look_again, &delay);
-}
-
-void broker_look_soon(struct broker *b)
-{
-	struct timeval delay = {0, LOOK_AGAIN_MS * 1000};
-
-	if (b->look_delay_ms > LOOK_AGAIN_MS || !event_pending(b->look_again, EV_TIMEOUT, NULL)) {
-		b->look_delay_ms = LOOK_AGAIN_MS;
-		broker_set_timer(b, b->look_again, &delay);
-	}
 }
 
 /* The keeper sees that the loop goes round when there is nothing to do, too. */
@@ -204,11 +149,9 @@ static struct broker *make_house(void)
 
 static int make_timers(struct broker *b)
 {
-	b->look_delay_ms = LOOK_AGAIN_MS;
 	b->catch_up = event_new(b->base, -1, EV_PERSIST, on_catch_up, b);
-	b->look_again = event_new(b->base, -1, 0, on_look_again, b);
 	b->alive = event_new(b->base, -1, 0, on_alive, b);
-	if (!b->catch_up || !b->look_again || !b->alive || event_add(b->catch_up, &never) < 0)
+	if (!b->catch_up || !b->alive || event_add(b->catch_up, &never) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -270,12 +213,13 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	b->started_ms = clock_ms();
 	share_descriptors(b);
 	r = open_journal(b, keeper);
-	memory_init(b);
-	buffers_init(b);
-	names_init(b);
 	b->base = event_base_new();
 	if (r == 0)
 		r = b->base ? order_init(b) : -ENOMEM;
+	if (r == 0)
+		r = memory_init(b);
+	buffers_init(b);
+	names_init(b);
 	if (r == 0)
 		r = make_timers(b);
 	if (r == 0)
@@ -436,8 +380,6 @@ void broker_free(struct broker *b)
 		event_free(b->of_keeper);
 	if (b->catch_up)
 		event_free(b->catch_up);
-	if (b->look_again)
-		event_free(b->look_again);
 	if (b->alive)
 		event_free(b->alive);
 	clients_done(b);

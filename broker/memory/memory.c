@@ -1,20 +1,91 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the broker has of memory as a whole. */
+/* What the broker has of memory as a whole, and when it looks again at what is gated. */
 
 #include "broker/memory/memory.h"
+
+#include <errno.h>
+
+#include <event2/event.h>
+
 #include "broker/broker.h"
 #include "broker/log/log.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/segment.h"
 #include "broker/suballocator/suballocator.h"
 
-void memory_init(struct broker *b)
+/* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
+#define LOOK_AGAIN_MS     20
+#define LOOK_AGAIN_MAX_MS 320
+#define LOOK_AT           4096 /* blocks */
+
+/* Whatever is gated, a turn of the loop looks at that many blocks of it, but at some of each pool.
+ */
+static uint32_t look_limit(const struct memory *m)
+{
+	const struct pool *p;
+	uint32_t n = 1;
+
+	LIST_FOREACH (p, &m->pools, link)
+		n += p->gated.n > 0;
+	return LOOK_AT / n + 1;
+}
+
+static void on_look_again(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+	struct memory *m = b->memory;
+	uint32_t limit = look_limit(m);
+	struct pool *p, *next;
+	bool any = false;
+
+	(void)fd, (void)what;
+	if (m->look_delay_ms < LOOK_AGAIN_MAX_MS)
+		m->look_delay_ms *= 2;
+	m->on_look(b);
+	for (p = LIST_FIRST(&m->pools); p; p = next) {
+		next = LIST_NEXT(p, link); /* only @p can end */
+		any |= pool_look_again(b, p, limit);
+	}
+	if (any)
+		memory_look_soon(b);
+	else if (!event_pending(m->look_again, EV_TIMEOUT, NULL))
+		m->look_delay_ms = LOOK_AGAIN_MS;
+}
+
+void memory_look_again(struct broker *b)
+{
+	struct memory *m = b->memory;
+	struct timeval delay = {0, (suseconds_t)m->look_delay_ms * 1000};
+
+	if (!event_pending(m->look_again, EV_TIMEOUT, NULL))
+		broker_set_timer(b, m->look_again, &delay);
+}
+
+void memory_look_soon(struct broker *b)
+{
+	struct memory *m = b->memory;
+	struct timeval delay = {0, LOOK_AGAIN_MS * 1000};
+
+	if (m->look_delay_ms > LOOK_AGAIN_MS || !event_pending(m->look_again, EV_TIMEOUT, NULL)) {
+		m->look_delay_ms = LOOK_AGAIN_MS;
+		broker_set_timer(b, m->look_again, &delay);
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int memory_init(struct broker *b)
 {
 	LIST_INIT(&b->memory->pools);
 	slab_init_keep(&b->memory->segments, sizeof(struct segment), SEGMENT_KEEP);
 	slab_init(&b->memory->blocks, sizeof(struct block));
 	b->memory->generations.which = GENERATIONS_OF_SEGMENTS;
+	b->memory->look_delay_ms = LOOK_AGAIN_MS;
+	b->memory->look_again = event_new(b->base, -1, 0, on_look_again, b);
+	return b->memory->look_again ? 0 : -ENOMEM;
 }
 
 void memory_done(struct broker *b)
@@ -26,4 +97,6 @@ void memory_done(struct broker *b)
 	generations_done(&b->memory->generations);
 	prefault_free(b->memory->prefault);
 	restored_done(&b->memory->restored.pools);
+	if (b->memory->look_again)
+		event_free(b->memory->look_again);
 }

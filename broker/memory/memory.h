@@ -11,6 +11,7 @@
 #include "broker/journal/object.h"
 
 struct broker;
+struct event;
 struct pool;
 struct prefault;
 struct segment;
@@ -29,6 +30,11 @@ struct memory {
 	void (*on_segment_added)(struct broker *b, struct segment *s);
 	void (*on_segment_retired)(struct broker *b, const struct segment *s);
 
+	/* And who else has something that waits for fences, and looks again when memory does. */
+	void (*on_look)(struct broker *b);
+	struct event *look_again;
+	unsigned look_delay_ms; /* longer while nothing gets free */
+
 	struct prefault *prefault; /* the pages of host memory that are made ahead */
 
 	struct generations generations; /* of segments */
@@ -38,7 +44,12 @@ struct memory {
 	} restored;
 };
 
-void memory_init(struct broker *b);
+int memory_init(struct broker *b); /* 0 or -ENOMEM */
 void memory_done(struct broker *b);
+
+/* Memory that could be returned waits for a fence: look at all pools again in a moment. */
+void memory_look_again(struct broker *b);
+/* The same, and somebody waits for it. */
+void memory_look_soon(struct broker *b);
 
 #endif

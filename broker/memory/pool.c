@@ -466,7 +466,7 @@ void pools_restored(struct broker *b)
 	for (p = LIST_FIRST(&b->memory->pools); p; p = next) {
 		next = LIST_NEXT(p, link); /* only @p can end */
 		if (p->gated.n > 0)
-			broker_look_soon(b);
+			memory_look_soon(b);
 		fill_again(b, p);
 		return_segments(b, p);
 	}
@@ -574,7 +574,7 @@ bool pool_look_again(struct broker *b, struct pool *p, uint32_t limit)
 	if (any)
 		pool_wake(p);
 	if (p->gated.n > 0)
-		broker_look_again(b);
+		memory_look_again(b);
 	return_segments(b, p);
 	return any;
 }

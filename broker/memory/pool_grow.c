@@ -336,7 +336,7 @@ int pool_wait(struct pool *p, uint64_t at_most_ms)
 		p->wakes_at_ms = at_ms;
 	}
 	if (p->gated.n > 0)
-		broker_look_soon(p->broker);
+		memory_look_soon(p->broker);
 	return POOL_LATER;
 }
 

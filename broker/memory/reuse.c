@@ -31,6 +31,7 @@
 #include "broker/client/clients.h"
 #include "broker/client/price.h"
 #include "broker/memory/inside.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
@@ -100,7 +101,7 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
 	gate = fence_set_merge(earlier, gate);
 	if (gate) {
 		gated_append(&p->gated, block, gate);
-		broker_look_again(b);
+		memory_look_again(b);
 	} else {
 		give_back(p, block);
 	}
