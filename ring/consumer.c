@@ -145,23 +145,6 @@ static void give_up_further(struct ring_consumer *c, struct ring_source *s,
 	}
 }
 
-/* The message is acknowledged last: whoever sees that sees what is said of the others. */
-bool ring_consumer_ack_several(struct ring_consumer *c, uint32_t row, uint64_t member,
-			       uint32_t ticket, uint32_t version, struct ring_fence fence,
-			       bool retained, const struct ring_further *further, uint32_t n,
-			       uint32_t kept)
-{
-	struct ring_source *s = &c->sources[row];
-	bool held;
-
-	if (s->member == member && !MUTATION(acknowledge_further_last))
-		give_up_further(c, s, further, n, kept, &fence);
-	held = ring_consumer_ack(c, row, member, ticket, version, fence, retained);
-	if (s->member == member && MUTATION(acknowledge_further_last))
-		give_up_further(c, s, further, n, kept, &fence);
-	return held;
-}
-
 bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
 			  uint32_t version, bool retained)
 {
@@ -178,18 +161,20 @@ bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member
 	return true;
 }
 
-bool ring_consumer_reject_several(struct ring_consumer *c, uint32_t row, uint64_t member,
-				  uint32_t ticket, uint32_t version, bool retained,
-				  const struct ring_further *further, uint32_t n, uint32_t kept)
+/* The message is given up last: whoever sees that sees what is said of the others. */
+bool ring_consumer_give_up(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
+			   uint32_t version, const struct ring_fence *fence, bool retained,
+			   const struct ring_further *further, uint32_t n, uint32_t kept)
 {
 	struct ring_source *s = &c->sources[row];
 	bool held;
 
 	if (s->member == member && !MUTATION(acknowledge_further_last))
-		give_up_further(c, s, further, n, kept, NULL);
-	held = ring_consumer_reject(c, row, member, ticket, version, retained);
+		give_up_further(c, s, further, n, kept, fence);
+	held = fence ? ring_consumer_ack(c, row, member, ticket, version, *fence, retained)
+		     : ring_consumer_reject(c, row, member, ticket, version, retained);
 	if (s->member == member && MUTATION(acknowledge_further_last))
-		give_up_further(c, s, further, n, kept, NULL);
+		give_up_further(c, s, further, n, kept, fence);
 	return held;
 }
 

@@ -279,19 +279,16 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
  * ring_consumer_wake(). */
 bool ring_consumer_ack(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
 		       uint32_t version, struct ring_fence fence, bool retained);
-/* The same of a message that has such further buffers; @kept: bit by bit, those of which the
- * consumer has a lease. Those that are not held of @member are left out. */
-bool ring_consumer_ack_several(struct ring_consumer *c, uint32_t row, uint64_t member,
-			       uint32_t ticket, uint32_t version, struct ring_fence fence,
-			       bool retained, const struct ring_further *further, uint32_t n,
-			       uint32_t kept);
 /* Queue: gives the message back, when all work on it is done: somebody else gets it, or this one
  * once more. False as above. */
 bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
 			  uint32_t version, bool retained);
-bool ring_consumer_reject_several(struct ring_consumer *c, uint32_t row, uint64_t member,
-				  uint32_t ticket, uint32_t version, bool retained,
-				  const struct ring_further *further, uint32_t n, uint32_t kept);
+/* Either of these, the latter where @fence is NULL, of a message that has such further buffers.
+ * @kept: bit by bit, those of which the consumer has a lease. Those that are not held of @member
+ * are left out. */
+bool ring_consumer_give_up(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
+			   uint32_t version, const struct ring_fence *fence, bool retained,
+			   const struct ring_further *further, uint32_t n, uint32_t kept);
 /* Whether the producer of this row, if it is there, knows what that means. */
 bool ring_consumer_can_reject(const struct ring_consumer *c, uint32_t row);
 /* Bit by row: the producers that wait on their doorbell, and those to whom something was given

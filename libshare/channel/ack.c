@@ -52,8 +52,6 @@ void receiver_wake_producers(struct receiver *receiver)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-
-/* ------------------------------------------------------------------------------------------- */
 /* Buffers behind the first one of a message                                                   */
 
 static inline bool has_further(const share_channel *ch)
@@ -100,12 +98,8 @@ static __attribute__((noinline)) bool give_up_several(struct receiver *receiver,
 
 	if (!d || row >= receiver->ch->shape.rows || ticket >= receiver->ch->shape.in_flight)
 		return false;
-	held =
-	    fence
-		? ring_consumer_ack_several(receiver->ring, row, m->producer, ticket, version,
-					    *fence, retained, d->further, d->n_further, d->retained)
-		: ring_consumer_reject_several(receiver->ring, row, m->producer, ticket, version,
-					       retained, d->further, d->n_further, d->retained);
+	held = ring_consumer_give_up(receiver->ring, row, m->producer, ticket, version, fence,
+				     retained, d->further, d->n_further, d->retained);
 	receiver_free_further(receiver, m);
 	d->n_further = d->retained = 0;
 	return held;

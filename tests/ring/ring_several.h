@@ -57,10 +57,12 @@ static inline void receives_several(uint32_t consumer, uint64_t number, uint32_t
 /* @retained: bit by bit, those of the further ones that are kept. */
 static inline void acks_several(uint32_t consumer, unsigned retained)
 {
-	cr_assert(ring_consumer_ack_several(consumers[consumer], message_producer,
-					    producer_members[message_producer], message.ticket,
-					    message.version, (struct ring_fence){0, 0}, false,
-					    message.further, message.n_further, retained));
+	static const struct ring_fence none = {0, 0};
+
+	cr_assert(ring_consumer_give_up(consumers[consumer], message_producer,
+					producer_members[message_producer], message.ticket,
+					message.version, &none, false, message.further,
+					message.n_further, retained));
 }
 
 static inline void several_come_back(uint64_t number, uint32_t n)

@@ -30,9 +30,10 @@ static struct channel_entry *copy_of(uint32_t ticket)
 /* @retained: bit by bit, those of the further ones that are kept. */
 static void rejects_several(uint32_t consumer, unsigned retained)
 {
-	cr_assert(ring_consumer_reject_several(
-	    consumers[consumer], message_producer, producer_members[message_producer],
-	    message.ticket, message.version, false, message.further, message.n_further, retained));
+	cr_assert(ring_consumer_give_up(consumers[consumer], message_producer,
+					producer_members[message_producer], message.ticket,
+					message.version, NULL, false, message.further,
+					message.n_further, retained));
 }
 
 static void receives_again(uint32_t consumer, uint64_t number, uint32_t n, uint32_t deliveries)

@@ -97,12 +97,12 @@ static void give_up(uint32_t i, const struct ring_message *m, uint8_t how)
 		       m->further[k].buffer != 0 &&
 		       (m->further[k].offset | m->further[k].size) >> 48 == 0);
 	if (m->n_further > 0 && how % 4 != 0)
-		ring_consumer_ack_several(consumers[i], 0, 1, m->ticket, m->version,
-					  (struct ring_fence){how, how}, how % 8 == 1, m->further,
-					  m->n_further, how);
+		ring_consumer_give_up(consumers[i], 0, 1, m->ticket, m->version,
+				      &(struct ring_fence){how, how}, how % 8 == 1, m->further,
+				      m->n_further, how);
 	else if (m->n_further > 0 && how % 16 == 4)
-		ring_consumer_reject_several(consumers[i], 0, 1, m->ticket, m->version,
-					     how % 32 == 4, m->further, m->n_further, how);
+		ring_consumer_give_up(consumers[i], 0, 1, m->ticket, m->version, NULL,
+				      how % 32 == 4, m->further, m->n_further, how);
 	else if (how % 16 == 2)
 		ring_consumer_reject(consumers[i], 0, 1, m->ticket, m->version, how % 32 == 2);
 	else if (how % 4 != 0)
