@@ -69,7 +69,7 @@ static const struct field shape[] = {
     FIELD(channel_shape, consumers, "slots"),
     FIELD(channel_shape, deliveries, "how often a message is delivered at most (queue)"),
     FIELD(channel_shape, history, "messages kept for consumers to come (broadcast)"),
-    FIELD(channel_shape, buffers, "of a message, at most (not direct); in a field of its own"),
+    FIELD(channel_shape, buffers, "of a message, at most; in a field of its own"),
 };
 static const struct field control[] = {
     FIELD(channel_control, epoch, "grows whenever somebody comes or goes; a futex"),

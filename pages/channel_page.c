@@ -17,8 +17,8 @@ static size_t round_up(size_t size, size_t to)
 /* One message has to find room beside those that are kept. */
 static bool has_tickets_for_buffers(const struct channel_shape *s)
 {
-	return s->buffers <= 1 || (s->buffers <= CHANNEL_BUFFERS_MAX && s->mode != CHANNEL_DIRECT &&
-				   (s->history + 1) * s->buffers <= s->in_flight);
+	return s->buffers <= 1 ||
+	       (s->buffers <= CHANNEL_BUFFERS_MAX && (s->history + 1) * s->buffers <= s->in_flight);
 }
 
 bool channel_shape_is_valid(const struct channel_shape *s)

@@ -96,11 +96,6 @@ static bool check_shape(struct request *r, const struct channel_shape *s, uint32
 	    !check_range(r, "deliveries", s->deliveries, CHANNEL_DELIVERIES_MAX) ||
 	    !check_range(r, "buffers", s->buffers, CHANNEL_BUFFERS_MAX))
 		return false;
-	if (s->buffers > 1 && s->mode == CHANNEL_DIRECT) {
-		request_fail(r, SHARE_ENOTSUP,
-			     "a service has requests and replies of one buffer each");
-		return false;
-	}
 	if (s->buffers > 1 && (s->history + 1) * s->buffers > s->in_flight) {
 		request_fail(r, SHARE_EINVAL,
 			     "messages of %u buffers and a history of %u take an in_flight of %u, "

@@ -93,7 +93,8 @@ static __attribute__((noinline)) int put_several(struct sender *sender, const sh
 	int r;
 
 	if (first_loan(m)) {
-		r = ring_producer_look_for_room(sender->ring, 0, m->n_buffers);
+		r = ring_producer_look_for_room(sender->ring, s->to ? s->to->slot : 0,
+						m->n_buffers);
 		return r == 0 ? NEEDS_LEASE : r;
 	}
 	for (uint32_t i = 0; i < m->n_buffers; i++) {

@@ -92,7 +92,7 @@ Test(channel_page, what_lies_far_is_of_the_newest_layout)
 }
 
 /* Beside those that are kept one message has its tickets. */
-Test(channel_page, several_buffers_have_their_tickets_and_are_of_no_service)
+Test(channel_page, several_buffers_have_their_tickets)
 {
 	cr_assert(WITH(buffers, 0) && WITH(buffers, 1) && WITH(buffers, CHANNEL_BUFFERS_MAX));
 	cr_assert(!WITH(buffers, CHANNEL_BUFFERS_MAX + 1) && !WITH(buffers, UINT32_MAX));
@@ -104,8 +104,10 @@ Test(channel_page, several_buffers_have_their_tickets_and_are_of_no_service)
 	    &(struct channel_shape){CHANNEL_QUEUE, 1, 64, 32, 256, 16, 64, 3, 0, 32}));
 	cr_assert(!channel_shape_is_valid(
 	    &(struct channel_shape){CHANNEL_QUEUE, 1, 64, 31, 256, 16, 64, 3, 0, 32}));
+	cr_assert(channel_shape_is_valid(
+	    &(struct channel_shape){CHANNEL_DIRECT, 1, 64, 32, 256, 16, 64, 3, 0, 32}));
 	cr_assert(!channel_shape_is_valid(
-	    &(struct channel_shape){CHANNEL_DIRECT, 1, 64, 128, 256, 16, 64, 3, 0, 2}));
+	    &(struct channel_shape){CHANNEL_DIRECT, 1, 64, 31, 256, 16, 64, 3, 0, 32}));
 }
 
 /* Every byte of a page belongs to at most one thing. */
@@ -190,6 +192,7 @@ static const struct channel_shape shapes[] = {
     {CHANNEL_BROADCAST, 1, 4, 8, 10, 2, 2, 1, 0, 2},
     {CHANNEL_QUEUE, 1, 64, 128, 65535, 2, 3, 1, 0, 0},
     {CHANNEL_DIRECT, 1, 2, 5, 1000, 2, 3, 1, 0, 0},
+    {CHANNEL_DIRECT, 1, 2, 64, 1000, 2, 3, 1, 0, 32},
 };
 
 Test(channel_page, nothing_in_a_ring_overlaps_or_lies_outside)

@@ -7,7 +7,7 @@
 /* Messages of several buffers: number 5 has 5000 and those behind it, each somewhere else. */
 #define MOST 4
 
-static inline int try_send_several(uint64_t number, uint32_t n)
+static inline int try_send_several_to(uint64_t number, uint32_t n, uint32_t target)
 {
 	struct ring_further further[CHANNEL_BUFFERS_MAX - 1] = {{0}};
 	struct ring_message m = {
@@ -27,7 +27,12 @@ static inline int try_send_several(uint64_t number, uint32_t n)
 						       .segment = 7 + i,
 						       .offset = i * 512,
 						       .size = 64 + i};
-	return ring_producer_send_several(producers[0], &m, 0, (void *)(uintptr_t)number);
+	return ring_producer_send_several(producers[0], &m, target, (void *)(uintptr_t)number);
+}
+
+static inline int try_send_several(uint64_t number, uint32_t n)
+{
+	return try_send_several_to(number, n, 0);
 }
 
 static inline void sends_several(uint64_t number, uint32_t n)

@@ -230,7 +230,7 @@ static void begin(struct input *in)
 	};
 	if (shape.mode == CHANNEL_BROADCAST && shape.in_flight > shape.depth)
 		shape.history = input_u8(in) % (shape.depth + 1);
-	if (shape.mode != CHANNEL_DIRECT && channel_far_size(&shape) > 0)
+	if (channel_far_size(&shape) > 0)
 		shape.buffers = 1 + shape.in_flight / (shape.history + 1) % 5;
 	if (!channel_shape_is_valid(&shape))
 		shape.buffers = 0;
