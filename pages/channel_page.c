@@ -98,12 +98,6 @@ static size_t far_at(const struct channel_shape *s, enum channel_layout layout)
 	return copies_at(s) + copies * channel_entry_size(s);
 }
 
-bool channel_layout_is_valid(const struct channel_shape *s, uint32_t layout)
-{
-	return layout == CHANNEL_WITH_COPIES ||
-	       (layout == CHANNEL_WITHOUT_COPIES && channel_far_size(s) == 0);
-}
-
 size_t channel_ring_size(const struct channel_shape *s, enum channel_layout layout)
 {
 	return round_up(far_at(s, layout) + s->in_flight * channel_far_size(s), PAGE);
@@ -145,9 +139,10 @@ struct channel_entry *channel_copy_at(void *ring, const struct channel_shape *s,
 	return at(ring, copies_at(s) + ticket * channel_entry_size(s));
 }
 
-unsigned char *channel_far_at(void *ring, const struct channel_shape *s, uint32_t ticket)
+unsigned char *channel_far_at(void *ring, const struct channel_shape *s, enum channel_layout layout,
+			      uint32_t ticket)
 {
-	return at(ring, far_at(s, CHANNEL_WITH_COPIES) + ticket * channel_far_size(s));
+	return at(ring, far_at(s, layout) + ticket * channel_far_size(s));
 }
 
 /* ------------------------------------------------------------------------------------------- */

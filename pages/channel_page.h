@@ -42,11 +42,14 @@
 /*
  * What a ring consists of, of a channel that lives: one that a broker before this one has made goes
  * on as it was. A layout has all that the one before has, in the same places, so that a library
- * which does not know it reads and writes the rest.
+ * which does not know it reads and writes the rest; but what is far is behind all else, as whoever
+ * knows of that knows the layouts. Rings of services have no copies, since nobody answers requests
+ * of who is gone.
  */
 enum channel_layout {
 	CHANNEL_WITHOUT_COPIES,
 	CHANNEL_WITH_COPIES, /* in a queue, of the messages in flight */
+	CHANNEL_LAYOUTS,
 };
 
 #define CHANNEL_MEMBERS_MAX    64 /* of each role */
@@ -256,8 +259,6 @@ static inline void channel_add(_Atomic uint64_t *count, uint64_t n)
 			      memory_order_relaxed);
 }
 
-/* Whether there is such a ring of a valid shape. Layouts without copies had nothing that is far. */
-bool channel_layout_is_valid(const struct channel_shape *s, uint32_t layout);
 bool channel_has_copies(const struct channel_shape *s, enum channel_layout layout);
 
 /* Sizes in bytes, of a valid shape. */
@@ -284,7 +285,8 @@ size_t channel_entry_size(const struct channel_shape *s);
  * further buffers that it may have, then data. */
 size_t channel_far_size(const struct channel_shape *s);
 size_t channel_far_data(const struct channel_shape *s); /* where they begin */
-unsigned char *channel_far_at(void *ring, const struct channel_shape *s, uint32_t ticket);
+unsigned char *channel_far_at(void *ring, const struct channel_shape *s, enum channel_layout layout,
+			      uint32_t ticket);
 /* How many buffers a message has at most. */
 static inline uint32_t channel_buffers(const struct channel_shape *s)
 {

@@ -11,8 +11,8 @@
 #include "base/mutation.h"
 #include "ring/consumer.h"
 
-int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t slot,
-		      uint64_t member, struct ring_consumer **out)
+int ring_consumer_new(const struct channel_shape *shape, enum channel_layout layout, void *ledger,
+		      uint32_t slot, uint64_t member, struct ring_consumer **out)
 {
 	struct ring_consumer *c = calloc(1, sizeof(*c));
 
@@ -23,6 +23,7 @@ int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t 
 		return -ENOMEM;
 	}
 	c->shape = *shape;
+	c->layout = layout;
 	c->near = shape->data_max < CHANNEL_DATA_NEAR ? shape->data_max : CHANNEL_DATA_NEAR;
 	c->far_size = channel_far_size(shape);
 	c->ledger = ledger;
@@ -79,7 +80,7 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member
 	    .admission = channel_admission_at(page, &c->shape, c->slot),
 	    .lane = channel_lane_at(page, &c->shape, at),
 	    .entries = (const unsigned char *)channel_entry_at(page, &c->shape, at, 0),
-	    .far = c->far_size ? channel_far_at(page, &c->shape, 0) : NULL,
+	    .far = c->far_size ? channel_far_at(page, &c->shape, c->layout, 0) : NULL,
 	    .row = words,
 	    .tickets = s->tickets,
 	    .attached = true,

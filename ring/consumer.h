@@ -34,6 +34,7 @@ struct ring_source {
 
 struct ring_consumer {
 	struct channel_shape shape;
+	enum channel_layout layout;
 	struct channel_ledger *ledger;
 	uint64_t member;
 	size_t stride, far_size;

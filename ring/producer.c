@@ -80,7 +80,7 @@ int ring_producer_new(const struct channel_shape *shape, enum channel_layout lay
 	p->shared_tickets = channel_ticket_at(ring, shape, 0);
 	p->far_size = channel_far_size(shape);
 	p->wanted = 1;
-	p->far = p->far_size ? channel_far_at(ring, shape, 0) : NULL;
+	p->far = p->far_size ? channel_far_at(ring, shape, layout, 0) : NULL;
 	p->ordered = ring_can_be_ordered();
 	atomic_store_explicit(&p->header->heeds,
 			      CHANNEL_HEEDS_REJECTIONS | CHANNEL_HEEDS_LATEST |

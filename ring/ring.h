@@ -230,10 +230,11 @@ void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer
 
 struct ring_consumer;
 
-/* @ledger: mapped for writing, all zeros. @slot: our own, among consumers; @member: our identifier.
+/* @layout: of the rings. @ledger: mapped for writing, all zeros. @slot: our own, among consumers;
+ * @member: our identifier.
  */
-int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t slot,
-		      uint64_t member, struct ring_consumer **out);
+int ring_consumer_new(const struct channel_shape *shape, enum channel_layout layout, void *ledger,
+		      uint32_t slot, uint64_t member, struct ring_consumer **out);
 void ring_consumer_free(struct ring_consumer *c);
 /*
  * Of each producer it gets the latest message alone, and all before that is lost. To be called

@@ -50,7 +50,8 @@ bool copy_ask_further(struct member *producer, uint32_t ticket, const struct cop
 
 	if (i + 1 >= channel_buffers(shape))
 		return false;
-	f = (const void *)channel_far_at(producer->page.memory, shape, ticket);
+	f = (const void *)channel_far_at(producer->page.memory, shape, producer->channel->layout,
+					 ticket);
 	if (member_unwritten(producer, &f[i]) > 0 ||
 	    member_unwritten(producer, (const char *)&f[i + 1] - 1) > 0)
 		return false;

@@ -82,7 +82,7 @@ static int channel_restore(struct broker *b, void *object)
 
 	if (ch->id == 0 || ch->id > b->channels->last_channel || ch->size == 0 ||
 	    ch->size > SHARE_NAME_MAX || channel_find(b, ch->name, ch->size) ||
-	    !channel_shape_is_valid(&ch->shape) || !channel_layout_is_valid(&ch->shape, ch->layout))
+	    !channel_shape_is_valid(&ch->shape) || ch->layout >= CHANNEL_LAYOUTS)
 		return -EBADMSG;
 	channel_attach(b, ch, ch->pool);
 	return restored_add(&b->channels->restored->channels, ch->id, ch);

@@ -187,7 +187,7 @@ static int make_half(share_channel *ch)
 	int r;
 
 	if (members->receiver) {
-		r = ring_consumer_new(&ch->shape, ch->own, ch->slot, ch->member,
+		r = ring_consumer_new(&ch->shape, ch->layout, ch->own, ch->slot, ch->member,
 				      &members->receiver->ring);
 		if (r == 0 && ch->latest)
 			ring_consumer_get_latest(members->receiver->ring);
@@ -241,7 +241,7 @@ static int take_part(share_channel *ch)
 static bool makes_sense(const share_channel *ch)
 {
 	return channel_shape_is_valid(&ch->shape) && ch->slot < ch->shape.consumers &&
-	       channel_layout_is_valid(&ch->shape, ch->layout);
+	       ch->layout < CHANNEL_LAYOUTS;
 }
 
 static int set_up(share_channel *ch, struct reply *reply)

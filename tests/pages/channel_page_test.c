@@ -78,19 +78,6 @@ Test(channel_page, what_lies_far_is_bounded)
 	cr_assert(channel_shape_is_valid(&s));
 }
 
-/* Brokers before this one made no ring with such a part: it is of one layout alone. */
-Test(channel_page, what_lies_far_is_of_the_newest_layout)
-{
-	struct channel_shape s = plain;
-
-	cr_assert(channel_layout_is_valid(&s, CHANNEL_WITHOUT_COPIES));
-	cr_assert(channel_layout_is_valid(&s, CHANNEL_WITH_COPIES));
-	cr_assert_not(channel_layout_is_valid(&s, CHANNEL_WITH_COPIES + 1));
-	s.data_max = CHANNEL_DATA_NEAR + 1;
-	cr_assert_not(channel_layout_is_valid(&s, CHANNEL_WITHOUT_COPIES));
-	cr_assert(channel_layout_is_valid(&s, CHANNEL_WITH_COPIES));
-}
-
 /* Beside those that are kept one message has its tickets. */
 Test(channel_page, several_buffers_have_their_tickets)
 {
@@ -138,18 +125,18 @@ static size_t near(const struct channel_shape *s)
 	return s->data_max < CHANNEL_DATA_NEAR ? s->data_max : CHANNEL_DATA_NEAR;
 }
 
-static void lay_out_ring(const struct channel_shape *s)
+static void lay_out_ring(const struct channel_shape *s, enum channel_layout layout)
 {
-	void *ring = start(channel_ring_size(s, CHANNEL_WITH_COPIES));
+	void *ring = start(channel_ring_size(s, layout));
 
 	align = 64;
 	claim(ring, ring, sizeof(struct channel_ring));
 	for (uint32_t i = 0; i < s->consumers; i++)
 		claim(ring, channel_admission_at(ring, s, i), sizeof(struct channel_admission));
 	for (uint32_t i = 0; channel_far_size(s) > 0 && i < s->in_flight; i++) {
-		claim(ring, channel_far_at(ring, s, i),
+		claim(ring, channel_far_at(ring, s, layout, i),
 		      (channel_buffers(s) - 1) * sizeof(struct channel_further));
-		claim(ring, channel_far_at(ring, s, i) + channel_far_data(s),
+		claim(ring, channel_far_at(ring, s, layout, i) + channel_far_data(s),
 		      s->data_max > CHANNEL_DATA_NEAR ? s->data_max : 0);
 	}
 	for (uint32_t i = 0; i < channel_lanes(s); i++) {
@@ -158,7 +145,7 @@ static void lay_out_ring(const struct channel_shape *s)
 			claim(ring, channel_entry_at(ring, s, i, j + 5 * (uint64_t)s->depth),
 			      sizeof(struct channel_entry) + near(s));
 	}
-	for (uint32_t i = 0; channel_has_copies(s, CHANNEL_WITH_COPIES) && i < s->in_flight; i++)
+	for (uint32_t i = 0; channel_has_copies(s, layout) && i < s->in_flight; i++)
 		claim(ring, channel_copy_at(ring, s, i), sizeof(struct channel_entry) + near(s));
 	align = 16;
 	for (uint32_t i = 0; i < s->in_flight; i++)
@@ -198,7 +185,8 @@ static const struct channel_shape shapes[] = {
 Test(channel_page, nothing_in_a_ring_overlaps_or_lies_outside)
 {
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
-		lay_out_ring(&shapes[i]);
+		for (enum channel_layout layout = 0; layout < CHANNEL_LAYOUTS; layout++)
+			lay_out_ring(&shapes[i], layout);
 }
 
 Test(channel_page, nothing_in_a_ledger_overlaps_or_lies_outside)

@@ -87,8 +87,8 @@ static void comes(uint32_t slot, unsigned how)
 	ledgers[slot] = page(channel_ledger_size(&shape));
 	consumer_members[slot] = members++;
 	ring_consumer_free(consumers[slot]);
-	cr_assert_eq(ring_consumer_new(&shape, ledgers[slot], slot, consumer_members[slot],
-				       &consumers[slot]),
+	cr_assert_eq(ring_consumer_new(&shape, CHANNEL_WITH_COPIES, ledgers[slot], slot,
+				       consumer_members[slot], &consumers[slot]),
 		     0);
 	if (how & RING_LATEST)
 		ring_consumer_get_latest(consumers[slot]);

@@ -162,7 +162,8 @@ static uint32_t looks_at_used, looks_at_half;
 /* The ticket of the message is in use when all of it is there. */
 static void look_at_first(void)
 {
-	const struct channel_further *f = (void *)channel_far_at(rings[0], &shape, 2);
+	const struct channel_further *f =
+	    (void *)channel_far_at(rings[0], &shape, CHANNEL_WITH_COPIES, 2);
 
 	if (channel_ticket_at(rings[0], &shape, 2)->version == 0)
 		return;

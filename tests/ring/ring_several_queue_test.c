@@ -261,7 +261,8 @@ static uint32_t looks_at_used, looks_at_half;
  * by then all of it is there. */
 static void look_at_tickets(void)
 {
-	const struct channel_further *f = (void *)channel_far_at(rings[0], &shape, 2);
+	const struct channel_further *f =
+	    (void *)channel_far_at(rings[0], &shape, CHANNEL_WITH_COPIES, 2);
 
 	for (uint32_t i = 0; i < 3; i++) {
 		if (ticket_of(i)->version == 0)

@@ -306,7 +306,7 @@ static struct channel_entry *entry(uint64_t sequence)
 
 static struct channel_further *further_of_first(void)
 {
-	return (void *)channel_far_at(rings[0], &shape, entry(0)->ticket);
+	return (void *)channel_far_at(rings[0], &shape, CHANNEL_WITH_COPIES, entry(0)->ticket);
 }
 
 static void one_message(void)
@@ -403,7 +403,8 @@ static uint32_t looks_at_used, looks_at_half;
 
 static void look_at_first(void)
 {
-	const struct channel_further *f = (void *)channel_far_at(rings[0], &shape, 2);
+	const struct channel_further *f =
+	    (void *)channel_far_at(rings[0], &shape, CHANNEL_WITH_COPIES, 2);
 	const struct channel_ticket *t = channel_ticket_at(rings[0], &shape, 2);
 
 	if (t->version == 0)

@@ -55,7 +55,8 @@ static void comes(uint32_t i, unsigned how)
 	*owner = (struct ring_owner){.member = member};
 	ring_consumer_free(consumers[i]);
 	memset(ledgers[i], 0, channel_ledger_size(&shape));
-	expect(ring_consumer_new(&shape, ledgers[i], i, member, &consumers[i]) == 0);
+	expect(ring_consumer_new(&shape, CHANNEL_WITH_COPIES, ledgers[i], i, member,
+				 &consumers[i]) == 0);
 	if (how & RING_LATEST && shape.mode == CHANNEL_BROADCAST)
 		ring_consumer_get_latest(consumers[i]);
 	ring_consumer_attach(consumers[i], 0, 1, ring, true);

@@ -70,7 +70,7 @@ static uint64_t new_buffer(struct raw *of)
 
 static struct channel_further *further_of(struct party *p, uint32_t ticket)
 {
-	return (void *)channel_far_at(p->page, &p->shape, ticket);
+	return (void *)channel_far_at(p->page, &p->shape, p->layout, ticket);
 }
 
 /* A message of @n buffers, by tickets from this one on, all of version 7: the first one's is the

@@ -92,7 +92,8 @@ static void begin(uint32_t mode, uint32_t when_full, uint32_t producers, uint32_
 		ledgers[i] = page(channel_ledger_size(&shape));
 		*c = (struct consuming){.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
 					.most = i < n_latest ? CHANNEL_LATEST_HELD : HELD};
-		check(ring_consumer_new(&shape, ledgers[i], i, 100 + i, &c->ring) == 0);
+		check(ring_consumer_new(&shape, CHANNEL_WITH_COPIES, ledgers[i], i, 100 + i,
+					&c->ring) == 0);
 		if (i < n_latest)
 			ring_consumer_get_latest(c->ring);
 		for (uint32_t k = 0; k < producers; k++) {
