@@ -12,9 +12,10 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/** Bytes that go with a request or an answer, besides its buffer. */
+/** Bytes that go with a request or an answer, besides its buffers, where nobody has said more. */
 #define SHARE_REQUEST_DATA_MAX 240
-/** Calls under way and answers not acknowledged, of one handle. */
+/** Calls under way and answers not acknowledged, of one handle. There are fewer where answers may
+ * have several buffers or many bytes: see share_service_options. */
 #define SHARE_CALLS_MAX 128
 
 /**
@@ -27,8 +28,9 @@ extern "C" {
  * no worker has taken yet are dropped, and a worker at work can find out with
  * share_request_status().
  *
- * A request or an answer carries up to SHARE_REQUEST_DATA_MAX bytes besides its buffer. All who
- * take part must have the right to write in the pool.
+ * A request or an answer carries up to SHARE_REQUEST_DATA_MAX bytes besides its buffer, or more,
+ * and several buffers, where all who take part have said so (`data_max`, `buffers`). They must have
+ * the right to write in the pool.
  *
  * Threads: calls of any number of threads can be under way on one handle, and requests can be taken
  * and answered in any.
@@ -53,10 +55,19 @@ typedef struct share_service_options {
 	uint32_t callers;    /**< at a time, up to 64; 0: 64 */
 	uint32_t workers;    /**< at a time, up to 64; 0: 64 */
 	uint32_t deliveries; /**< a request that so many workers died with fails; 0: 3 */
+	/** How many buffers a request or an answer carries at most, up to 32; 0: 1. Who takes part
+	 * has to say it, else it gets SHARE_EEXIST, as its program may look at `buffer` alone. So
+	 * that nobody's answers are in the way of another's, the calls that a handle may have under
+	 * way are at most the power of two that is not above 8192 / (`callers` * `buffers`). */
+	uint32_t buffers;
+	/** Bytes with each of them, up to 65519; 0: SHARE_REQUEST_DATA_MAX. What is more has to be
+	 * said as `buffers` has. The answers that may be under way to all callers are 64 MiB at
+	 * most, and calls fewer where that takes it. */
+	uint32_t data_max;
 } share_service_options;
-#define SHARE_SERVICE_OPTIONS_INIT                              \
-	{                                                       \
-		sizeof(share_service_options), NULL, 0, 0, 0, 0 \
+#define SHARE_SERVICE_OPTIONS_INIT                                    \
+	{                                                             \
+		sizeof(share_service_options), NULL, 0, 0, 0, 0, 0, 0 \
 	}
 
 /**
@@ -75,6 +86,8 @@ typedef struct share_service_options {
  * @retval SHARE_EACCES  this user may not write in the pool
  * @retval SHARE_ENOENT  there is no such pool, or this user may not use it
  * @retval SHARE_EQUOTA  this user has as many channels as it may
+ * @retval SHARE_ENOTSUP more than one of `buffers`, or a `data_max` of more than
+ *                       SHARE_REQUEST_DATA_MAX, with a broker of an older version
  * @see share_channel_open()
  *
  * @par Example
@@ -118,7 +131,7 @@ void share_service_close(share_service *s);
  * @param s           the service, as a caller
  * @param b           what the request is about; NULL: the data alone
  * @param data        what goes with it; may be NULL when there is none
- * @param data_size   its bytes, up to SHARE_REQUEST_DATA_MAX
+ * @param data_size   its bytes, up to `data_max` of the service
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where the buffer was worked on, and the answer will be
  * @param out         the answer, to be given back with share_ack()
@@ -143,13 +156,40 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 	       int timeout_ms, void *stream, share_message *out);
 
 /**
+ * Does what share_call() does, with a request that may have several buffers, or give those that it
+ * has.
+ *
+ * @param s           the service, as a caller
+ * @param request     what is asked, as for share_send_many(), with up to `buffers` of the service
+ * @param timeout_ms  how long to wait at most; -1: without limit
+ * @param stream      where the buffers were worked on, and the answer will be
+ * @param out         the answer, to be given back with share_ack()
+ * @return as share_call()
+ * @retval SHARE_EINVAL     the request has more buffers or data than the service lets it have
+ *
+ * @par Example
+ * @code
+ * share_outgoing request = SHARE_OUTGOING_INIT;
+ *
+ * request.buffers = images;
+ * request.n_buffers = 2;
+ * if (share_call_with(s, &request, 1000, stream, &m) == 0) {
+ *         use(m.buffers, m.n_buffers);
+ *         share_ack(&m, stream);
+ * }
+ * @endcode
+ */
+int share_call_with(share_service *s, const share_outgoing *request, int timeout_ms, void *stream,
+		    share_message *out);
+
+/**
  * Asks, and leaves the answer to share_call_finish(). So several calls may be under way at a time,
  * and may be finished in any order.
  *
  * @param s           the service, as a caller
  * @param b           what the request is about; NULL: the data alone
  * @param data        what goes with it; may be NULL when there is none
- * @param data_size   its bytes, up to SHARE_REQUEST_DATA_MAX
+ * @param data_size   its bytes, up to `data_max` of the service
  * @param timeout_ms  how long to wait for room at most; 0 does not, -1: without limit. How long
  *                    the answer may take, share_call_finish() says
  * @param stream      where the buffer was worked on
@@ -163,6 +203,21 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
  */
 int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
 		     int timeout_ms, void *stream, share_pending **out);
+
+/**
+ * Does what share_call_start() does, with a request as of share_call_with(). When it fails, the
+ * caller still has the references that were to be given.
+ *
+ * @param s           the service, as a caller
+ * @param request     what is asked, as for share_send_many(), with up to `buffers` of the service
+ * @param timeout_ms  how long to wait for room at most; 0 does not, -1: without limit
+ * @param stream      where the buffers were worked on
+ * @param out         the call, to be given up with share_call_finish() or share_call_cancel()
+ * @return as share_call_start()
+ * @retval SHARE_EINVAL     as share_call_with()
+ */
+int share_call_start_with(share_service *s, const share_outgoing *request, int timeout_ms,
+			  void *stream, share_pending **out);
 
 /**
  * Waits for the answer of a call that was started. The call is given up unless this returns
@@ -236,7 +291,7 @@ int share_request_status(const share_message *request);
  * @param request    the request
  * @param b          the answer; NULL: the data alone
  * @param data       what goes with it; may be NULL when there is none
- * @param data_size  its bytes, up to SHARE_REQUEST_DATA_MAX
+ * @param data_size  its bytes, up to `data_max` of the service
  * @param stream     where the work on both was enqueued
  * @retval SHARE_ECANCELED   nobody waits for the answer any more
  * @retval SHARE_EOWNERDEAD  the caller is dead
@@ -245,6 +300,18 @@ int share_request_status(const share_message *request);
  */
 int share_reply(share_message *request, share_buffer *b, const void *data, size_t data_size,
 		void *stream);
+
+/**
+ * Does what share_reply() does, with an answer that may have several buffers, or give those that it
+ * has. The caller still has the references that were to be given if nobody waits for the answer.
+ *
+ * @param request  the request
+ * @param answer   the answer, as for share_send_many(), with up to `buffers` of the service
+ * @param stream   where the work on both was enqueued
+ * @return as share_reply()
+ * @retval SHARE_EINVAL     the answer has more buffers or data than the service lets it have
+ */
+int share_reply_with(share_message *request, const share_outgoing *answer, void *stream);
 
 /**
  * A descriptor for event loops. It polls readable as long as a call that had to wait may have

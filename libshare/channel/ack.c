@@ -610,6 +610,18 @@ static bool are_on_same_device(const share_buffer *a, const share_buffer *b)
 	       a->mapping->ordinal == b->mapping->ordinal;
 }
 
+/* Nothing else refers to its memory, and no other stream works on it. */
+static bool is_the_messages(const share_message *m)
+{
+	struct channel_data *d = further_of(m);
+	bool is = is_loan(m) && !is_kept(m) && uses_are_over(buffer_of(m->buffer));
+
+	for (uint32_t i = 1; d && is && i <= d->n_further && !MUTATION(ack_behind_work); i++)
+		is = d->handles[i] && is_plain_loan(d->handles[i]) &&
+		     uses_are_over(buffer_of(d->handles[i]));
+	return is;
+}
+
 int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 		       struct ring_fence signalled)
 {
@@ -620,8 +632,7 @@ int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 		return share_ack(m, stream);
 	if (!handle_take_lent(m->buffer, HANDLE_BUFFER))
 		return fail(SHARE_EINVAL, GIVEN_UP);
-	if (are_on_same_device(buffer_of(m->buffer), buffer_of(sent)) && is_loan(m) &&
-	    !is_kept(m) && uses_are_over(buffer_of(m->buffer)))
+	if (are_on_same_device(buffer_of(m->buffer), buffer_of(sent)) && is_the_messages(m))
 		return ack_behind(m, signalled);
 	r = ack_taken(ch, m, 1, stream);
 	keep_all(m, 1);

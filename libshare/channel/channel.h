@@ -56,14 +56,14 @@ uint32_t channel_held(share_channel *ch);
 /* This is share_channel_open() with a @mode of enum channel_mode; with 0 the options say it. */
 int channel_open(share_client *c, const char *name, int role, uint32_t mode,
 		 const share_channel_options *options, share_channel **out);
+const struct channel_shape *channel_shape(const share_channel *ch); /* it stays what it is */
 
 /* This is share_send(), in CHANNEL_DIRECT to @to, which is NULL in other modes. If @timeout_ms is
  * 0, the answer is SHARE_EAGAIN when there is no room, whatever the channel's options say. It is
  * SHARE_ENOENT when there is no such consumer. @signalled, if not NULL, becomes the fence that was
  * signalled on @stream. */
-int channel_send(share_channel *ch, const struct channel_target *to, share_buffer *b,
-		 const void *data, size_t size, void *stream, int timeout_ms,
-		 struct ring_fence *signalled);
+int channel_send(share_channel *ch, const struct channel_target *to, const share_outgoing *m,
+		 void *stream, int timeout_ms, struct ring_fence *signalled);
 
 /* These two are the steps of share_recv(): the first receives without ordering anything, the second
  * orders @stream behind the message, which an error leaves as it is. What lasts is its own. */
@@ -73,8 +73,8 @@ int channel_order(share_message *m, void *stream, int timeout_ms);
 /* Puts a message back that could not be ordered yet, so that it is received again. */
 void channel_put_back(share_message *m);
 
-/* This is share_ack() right after channel_send() of @sent on the same stream. Where the memory of
- * both is on the same device, the fence of the message sent serves the acknowledgement as well. */
+/* This is share_ack() right after channel_send() of @sent (NULL: it is gone) on the same stream,
+ * whose fence serves both where their memory is on the same device. */
 int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 		       struct ring_fence signalled);
 

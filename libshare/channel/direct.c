@@ -6,6 +6,11 @@
 #include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
 
+const struct channel_shape *channel_shape(const share_channel *ch)
+{
+	return &ch->shape;
+}
+
 void channel_self(share_channel *ch, struct channel_target *out)
 {
 	*out = (struct channel_target){ch->member, ch->client->page_id, ch->slot};

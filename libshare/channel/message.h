@@ -11,6 +11,9 @@
 
 /* Messages in the program's memory. */
 
+/* One that is sent, of whatever size its struct is, for channel_send(): 0, or SHARE_EINVAL. */
+int channel_outgoing(const share_channel *ch, const share_outgoing *from, share_outgoing *out);
+
 /* A message that was received: 0, or SHARE_EINVAL. */
 static inline int message_check(const share_message *m)
 {

@@ -500,12 +500,10 @@ static int send_all(share_channel *ch, const struct channel_target *to,
 
 /* ------------------------------------------------------------------------------------------- */
 
-int channel_send(share_channel *ch, const struct channel_target *to, share_buffer *b,
-		 const void *data, size_t size, void *stream, int timeout_ms,
-		 struct ring_fence *signalled)
+int channel_send(share_channel *ch, const struct channel_target *to, const share_outgoing *m,
+		 void *stream, int timeout_ms, struct ring_fence *signalled)
 {
-	share_outgoing m = {.buffer = b, .data = data, .data_size = size};
-	int r = send_all(ch, to, &m, 1, stream, timeout_ms, signalled);
+	int r = send_all(ch, to, m, 1, stream, timeout_ms, signalled);
 
 	return r > 0 ? 0 : r;
 }
@@ -534,42 +532,45 @@ static bool any_has_list(const share_outgoing *messages, size_t n)
 	return false;
 }
 
-/* Messages that say what they are made of in another way, or have larger structs than we know. */
-static int make_plain(const share_channel *ch, const share_outgoing *messages, size_t n,
-		      share_outgoing *out)
+/* A message that says what it is made of in another way, or has a larger struct than we know: @out
+ * is zeros. */
+static int make_plain(const share_channel *ch, const void *from, size_t size, share_outgoing *out)
 {
-	const struct struct_type *type = STRUCT_TYPE(share_outgoing);
-	size_t stride = messages->size;
+	uint32_t most = channel_buffers(&ch->shape);
+	int r = struct_copy_in_sized(out, from, size, STRUCT_TYPE(share_outgoing));
 
-	for (size_t i = 0; i < n; i++) {
-		share_outgoing *m = &out[i];
-		int r = struct_copy_in_sized(m, (const char *)messages + i * stride, stride, type);
-
-		if (r != 0)
-			return r;
-		if (m->n_buffers > channel_buffers(&ch->shape))
-			return fail(SHARE_EINVAL,
-				    "a message of this channel carries up to %u buffer%s, not %u",
-				    channel_buffers(&ch->shape),
-				    plural(channel_buffers(&ch->shape)), m->n_buffers);
-		if (m->n_buffers > 0 && (!m->buffers || (m->buffer && m->buffer != *m->buffers)))
-			return fail(SHARE_EINVAL,
-				    "buffers is NULL, or buffer is not the first of them");
-		if (m->n_buffers > 1 && !*m->buffers)
-			return fail(SHARE_EINVAL, "one of a message's buffers is NULL");
-		if (m->n_buffers > 0)
-			m->buffer = *m->buffers;
-	}
+	if (r != 0)
+		return r;
+	if (out->n_buffers > most)
+		return fail(SHARE_EINVAL,
+			    "a message of this channel carries up to %u buffer%s, not %u", most,
+			    plural(most), out->n_buffers);
+	if (out->n_buffers > 0 && (!out->buffers || (out->buffer && out->buffer != *out->buffers)))
+		return fail(SHARE_EINVAL, "buffers is NULL, or buffer is not the first of them");
+	if (out->n_buffers > 1 && !*out->buffers)
+		return fail(SHARE_EINVAL, "one of a message's buffers is NULL");
+	if (out->n_buffers > 0)
+		out->buffer = *out->buffers;
 	return 0;
+}
+
+int channel_outgoing(const share_channel *ch, const share_outgoing *from, share_outgoing *out)
+{
+	int r = struct_check(share_outgoing, from);
+
+	*out = (share_outgoing){0};
+	return r == 0 ? make_plain(ch, from, from->size, out) : r;
 }
 
 static int send_plain(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,
 		      int timeout_ms)
 {
 	share_outgoing *plain = calloc(n, sizeof(*plain));
-	int r =
-	    plain ? make_plain(ch, messages, n, plain) : fail_system(-ENOMEM, "sending messages");
+	size_t stride = messages->size;
+	int r = plain ? 0 : fail_system(-ENOMEM, "sending messages");
 
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = make_plain(ch, (const char *)messages + i * stride, stride, &plain[i]);
 	if (r == 0)
 		r = send_all(ch, NULL, plain, n, stream, timeout_ms, NULL);
 	free(plain);

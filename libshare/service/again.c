@@ -114,12 +114,18 @@ static int make_descriptor_locked(share_service *s)
 /* As it is: it lasts as long as we are in it. */
 static int open_as_it_is(share_service *s, share_channel **out)
 {
+	const struct channel_shape *shape = channel_shape(*incoming_of(s));
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	char name[SHARE_NAME_MAX + sizeof(REPLIES_NAME)];
 	bool caller = s->role == SHARE_CALLER;
 
 	options.flags = SHARE_CHANNEL_EXISTING;
 	options.stall_ms = UINT32_MAX;
+	/* what its program has said before, who had to */
+	if (channel_far_size(shape) > 0) {
+		options.buffers = channel_buffers(shape);
+		options.data_max = shape->data_max;
+	}
 	snprintf(name, sizeof(name), "%s%s", s->name, caller ? REPLIES_NAME : "");
 	return channel_open(s->client, name, SHARE_CONSUMER,
 			    caller ? CHANNEL_DIRECT : CHANNEL_QUEUE, &options, out);

@@ -82,7 +82,7 @@ static void deliver(share_service *s, share_message *m, const share_pending *ask
 	bool keep = false;
 
 	pthread_mutex_lock(&s->lock);
-	if (service_unpack(m, &tail, sizeof(tail)))
+	if (service_unpack(m, s->takes_max, &tail, sizeof(tail)))
 		p = find_locked(s, tail.index, tail.call);
 	if (p && m->error == 0 && tail.status == REPLY_ANSWER) {
 		p->answer = *m;
@@ -108,8 +108,9 @@ static void take_back(share_service *s, const share_pending *asked)
 
 	while (channel_take_back(s->requests, &m) == 0) {
 		pthread_mutex_lock(&s->lock);
-		p = service_unpack(&m, &tail, sizeof(tail)) ? find_locked(s, tail.index, tail.call)
-							    : NULL;
+		p = service_unpack(&m, s->sends_max, &tail, sizeof(tail))
+			? find_locked(s, tail.index, tail.call)
+			: NULL;
 		if (p)
 			end_call_locked(p, SHARE_EOWNERDEAD,
 					"all workers that got the request have died with it",
@@ -252,11 +253,11 @@ static int take_call(share_service *s, share_pending **out)
 	share_pending *p;
 
 	pthread_mutex_lock(&s->lock);
-	if (s->n_free == 0 || s->n_waiting + held >= CALLS_MAX) {
+	if (s->n_free == 0 || s->n_waiting + held >= s->calls_max) {
 		pthread_mutex_unlock(&s->lock);
 		return fail(SHARE_EAGAIN,
-			    "%d calls are under way or their answers not acknowledged: finish some",
-			    CALLS_MAX);
+			    "%u calls are under way or their answers not acknowledged: finish some",
+			    s->calls_max);
 	}
 	p = new_call_locked(s);
 	if (p) {
@@ -301,17 +302,16 @@ static void put_call(share_pending *p)
 }
 
 /* A call that the program has not got. */
-static int start_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
-		      int timeout_ms, void *stream, share_pending **out)
+static int start_call(share_service *s, share_outgoing *m, int timeout_ms, void *stream,
+		      share_pending **out)
 {
-	unsigned char bytes[SHARE_MESSAGE_DATA_MAX];
 	struct request_tail tail;
 	share_pending *p;
 	int r;
 
 	if (!out)
 		return fail(SHARE_EINVAL, "out is NULL");
-	r = service_check_data(data, data_size, "a request");
+	r = service_check_data(s, m, "a request");
 	if (r != 0)
 		return r;
 	wait_for_answer(s, NULL, 0); /* so that workers find room */
@@ -322,9 +322,7 @@ static int start_call(share_service *s, share_buffer *b, const void *data, size_
 	tail = (struct request_tail){s->self.member, p->call, (uint16_t)p->index,
 				     (uint16_t)s->self.slot};
 	pthread_mutex_unlock(&s->lock);
-	r = channel_send(s->requests, NULL, b, bytes,
-			 service_pack(bytes, data, data_size, &tail, sizeof(tail)), stream,
-			 timeout_ms, NULL);
+	r = service_send(s->requests, NULL, m, &tail, sizeof(tail), stream, timeout_ms, NULL);
 	if (r != 0) {
 		put_call(p);
 		return r;
@@ -349,20 +347,37 @@ static int give_call(share_pending *p, share_pending **out)
 	return given_up ? wait_given_up() : 0;
 }
 
+static int start_and_give(share_service *s, share_outgoing *m, int timeout_ms, void *stream,
+			  share_pending **out)
+{
+	share_pending *p;
+	int r = start_call(s, m, timeout_ms, stream, out ? &p : NULL);
+
+	return r == 0 ? give_call(p, out) : r;
+}
+
 int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
 		     int timeout_ms, void *stream, share_pending **out)
 {
 	RANGE("share_call_start", data_size);
 	HAZARDS;
+	share_outgoing m = {.buffer = b, .data = data, .data_size = data_size};
 	int r = service_resolve_as(&s, SHARE_CALLER);
-	share_pending *p;
 
-	if (r != 0)
-		return r;
-	r = start_call(s, b, data, data_size, timeout_ms, stream, out ? &p : NULL);
+	return r == 0 ? start_and_give(s, &m, timeout_ms, stream, out) : r;
+}
+
+int share_call_start_with(share_service *s, const share_outgoing *request, int timeout_ms,
+			  void *stream, share_pending **out)
+{
+	RANGE("share_call_start", 0);
+	HAZARDS;
+	share_outgoing m;
+	int r = service_resolve_as(&s, SHARE_CALLER);
+
 	if (r == 0)
-		r = give_call(p, out);
-	return r;
+		r = channel_outgoing(s->requests, request, &m);
+	return r == 0 ? start_and_give(s, &m, timeout_ms, stream, out) : r;
 }
 
 /* As far as this caller knows. */
@@ -535,21 +550,14 @@ void share_call_cancel(share_pending *p)
 		put_call(call);
 }
 
-int share_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
-	       int timeout_ms, void *stream, share_message *out)
+static int call(share_service *s, share_outgoing *m, int timeout_ms, void *stream,
+		share_message *out)
 {
-	RANGE("share_call", data_size);
-	HAZARDS;
 	int64_t deadline = deadline_from(timeout_ms);
 	share_pending *p;
 	bool stays = false;
-	int r = message_begin(out);
+	int r = start_call(s, m, timeout_ms, stream, &p);
 
-	if (r == 0)
-		r = service_resolve_as(&s, SHARE_CALLER);
-	if (r != 0)
-		return r;
-	r = start_call(s, b, data, data_size, timeout_ms, stream, &p);
 	if (r == 0) {
 		int left = deadline_left(deadline);
 
@@ -560,4 +568,32 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 			r = fail_late(s);
 	}
 	return r;
+}
+
+int share_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
+	       int timeout_ms, void *stream, share_message *out)
+{
+	RANGE("share_call", data_size);
+	HAZARDS;
+	share_outgoing m = {.buffer = b, .data = data, .data_size = data_size};
+	int r = message_begin(out);
+
+	if (r == 0)
+		r = service_resolve_as(&s, SHARE_CALLER);
+	return r == 0 ? call(s, &m, timeout_ms, stream, out) : r;
+}
+
+int share_call_with(share_service *s, const share_outgoing *request, int timeout_ms, void *stream,
+		    share_message *out)
+{
+	RANGE("share_call", 0);
+	HAZARDS;
+	share_outgoing m;
+	int r = message_begin(out);
+
+	if (r == 0)
+		r = service_resolve_as(&s, SHARE_CALLER);
+	if (r == 0)
+		r = channel_outgoing(s->requests, request, &m);
+	return r == 0 ? call(s, &m, timeout_ms, stream, out) : r;
 }

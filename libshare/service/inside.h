@@ -23,7 +23,6 @@
  * channel_set_call() writes there is the number of the call, or something else.
  */
 #define CALLS_MAX    SHARE_CALLS_MAX
-#define DATA_MAX     SHARE_REQUEST_DATA_MAX
 #define REPLIES_NAME ".replies"
 #define BEFORE_MAX   8
 
@@ -33,7 +32,9 @@ struct request_tail {
 	uint16_t index;
 	uint16_t slot; /* of the member */
 };
-_Static_assert(DATA_MAX + sizeof(struct request_tail) == SHARE_MESSAGE_DATA_MAX,
+/* A channel of services has room for it beside the data of either. */
+#define TAIL_MAX sizeof(struct request_tail)
+_Static_assert(SHARE_REQUEST_DATA_MAX + TAIL_MAX == SHARE_MESSAGE_DATA_MAX,
 	       "requests are messages");
 
 enum reply_status { REPLY_ANSWER, REPLY_NONE /* acknowledged without an answer */ };
@@ -42,8 +43,7 @@ struct reply_tail {
 	uint16_t index;
 	uint16_t status; /* enum reply_status */
 };
-_Static_assert(DATA_MAX + sizeof(struct reply_tail) <= SHARE_MESSAGE_DATA_MAX,
-	       "replies are messages");
+_Static_assert(sizeof(struct reply_tail) <= TAIL_MAX, "replies are messages");
 
 /* A call, and what has become of it. Between calls it waits for the next in its place. */
 struct share_pending {
@@ -74,13 +74,14 @@ struct share_service {
 	int others; /* of a caller, in it: readable while there are calls that are `told` */
 	share_channel *before[BEFORE_MAX]; /* what was in the place of that one; NULL: free */
 	char name[SHARE_NAME_MAX + 1];
+	uint32_t sends_max, takes_max; /* bytes of data, of what goes and of what comes */
 
 	/* of a caller */
 	struct channel_target self; /* as a consumer of replies */
 	struct bell arrived;
 	bool reading;          /* some thread receives, for all */
 	atomic_bool came_back; /* there may be requests that were delivered too often */
-	uint32_t n_free, n_waiting, n_told;
+	uint32_t calls_max, n_free, n_waiting, n_told;
 	uint16_t free[CALLS_MAX];
 	uint32_t numbers[CALLS_MAX]; /* of the last call in each place */
 	share_pending *calls[CALLS_MAX];
@@ -92,12 +93,13 @@ int service_check(const share_service *s, int role);
 /* The same from a handle. */
 int service_resolve_as(share_service **s, int role);
 /* 0, or SHARE_EINVAL for what a user wants to go with "a request" or "an answer". */
-int service_check_data(const void *data, size_t size, const char *of);
-/* @data and @tail, one behind the other. Returns the size of both. */
-size_t service_pack(unsigned char out[SHARE_MESSAGE_DATA_MAX], const void *data, size_t data_size,
-		    const void *tail, size_t tail_size);
-/* Takes the tail off a message that was received: false when it is too short for one. */
-bool service_unpack(share_message *m, void *tail, size_t tail_size);
+int service_check_data(const share_service *s, const share_outgoing *m, const char *of);
+/* This is channel_send(), of @m with @tail behind its data. */
+int service_send(share_channel *ch, const struct channel_target *to, share_outgoing *m,
+		 const void *tail, size_t tail_size, void *stream, int timeout_ms,
+		 struct ring_fence *signalled);
+/* Takes the tail off a message with up to @most bytes: false if it is none of a service. */
+bool service_unpack(share_message *m, uint32_t most, void *tail, size_t tail_size);
 
 /* In again.c. The channel that we consume, held: channel_let_go(). */
 share_channel *service_hold_incoming(share_service *s);

@@ -22,7 +22,7 @@
 
 #define DEPTH_DEFAULT     16
 #define MEMBERS_DEFAULT   64
-#define REQUESTS_MAX      512 /* of one caller, with those given up that no worker has seen yet */
+#define REQUESTS_OF_CALL  4 /* of one caller, with those given up that no worker has seen yet */
 #define ATTEMPTS_TO_OPEN  8
 #define STALLS_ARE_NORMAL UINT32_MAX /* a worker works for as long as it takes */
 
@@ -41,31 +41,44 @@ int service_resolve_as(share_service **s, int role)
 	return r != 0 ? r : service_check(*s, role);
 }
 
-size_t service_pack(unsigned char out[SHARE_MESSAGE_DATA_MAX], const void *data, size_t data_size,
-		    const void *tail, size_t tail_size)
+int service_send(share_channel *ch, const struct channel_target *to, share_outgoing *m,
+		 const void *tail, size_t tail_size, void *stream, int timeout_ms,
+		 struct ring_fence *signalled)
 {
-	if (data_size > 0)
-		memcpy(out, data, data_size);
-	memcpy(out + data_size, tail, tail_size);
-	return data_size + tail_size;
+	unsigned char few[SHARE_MESSAGE_DATA_MAX], *bytes = few;
+	int r;
+
+	if (m->data_size + tail_size > sizeof(few))
+		bytes = malloc(m->data_size + tail_size);
+	if (!bytes)
+		return fail_system(-ENOMEM, "sending messages");
+	if (m->data_size > 0)
+		memcpy(bytes, m->data, m->data_size);
+	memcpy(bytes + m->data_size, tail, tail_size);
+	m->data = bytes;
+	m->data_size += tail_size;
+	r = channel_send(ch, to, m, stream, timeout_ms, signalled);
+	if (bytes != few)
+		free(bytes);
+	return r;
 }
 
-bool service_unpack(share_message *m, void *tail, size_t tail_size)
+bool service_unpack(share_message *m, uint32_t most, void *tail, size_t tail_size)
 {
-	if (m->data_size < tail_size || m->data_size - tail_size > DATA_MAX)
+	if (m->data_size < tail_size || m->data_size - tail_size > most)
 		return false;
 	m->data_size -= (uint32_t)tail_size;
 	memcpy(tail, m->data + m->data_size, tail_size);
 	return true;
 }
 
-int service_check_data(const void *data, size_t size, const char *of)
+int service_check_data(const share_service *s, const share_outgoing *m, const char *of)
 {
-	if (size > DATA_MAX)
-		return fail(SHARE_EINVAL, "%s carries up to %d bytes of data, not %zu", of,
-			    DATA_MAX, size);
-	if (size > 0 && !data)
-		return fail(SHARE_EINVAL, "data is NULL, and its size %zu", size);
+	if (m->data_size > s->sends_max)
+		return fail(SHARE_EINVAL, "%s carries up to %u bytes of data, not %zu", of,
+			    s->sends_max, m->data_size);
+	if (m->data_size > 0 && !m->data)
+		return fail(SHARE_EINVAL, "data is NULL, and its size %zu", m->data_size);
 	return 0;
 }
 
@@ -87,22 +100,53 @@ static share_channel_options said(const share_service_options *o, bool replies)
 	c.depth = replies ? 0 : o->depth;
 	c.deliveries = replies ? 0 : o->deliveries;
 	c.stall_ms = STALLS_ARE_NORMAL;
+	c.buffers = o->buffers;
+	c.data_max = o->data_max ? o->data_max + (uint32_t)TAIL_MAX : 0;
 	return c;
 }
 
+/* Of buffers, by what a channel may have in flight at all. */
+static uint64_t most_in_flight(const share_channel_options *c)
+{
+	const struct channel_shape shape = {.data_max = c->data_max, .buffers = c->buffers};
+	size_t far = channel_far_size(&shape);
+
+	return far > CHANNEL_FAR_MAX / CHANNEL_IN_FLIGHT_MAX ? CHANNEL_FAR_MAX / far
+							     : CHANNEL_IN_FLIGHT_MAX;
+}
+
 /*
- * A caller has at most CALLS_MAX calls under way and answers not acknowledged, all of them perhaps
+ * A caller has so many calls under way and answers not acknowledged at most, all of them perhaps
  * with one worker; so that is the depth of replies, and with as many for each caller none who does
- * not play by the rules is in the way of others.
+ * not play by the rules is in the way of others. They are CALLS_MAX, or as many as there is room
+ * for where each answer may have several buffers or many bytes.
  */
+static uint32_t calls_of(const share_channel_options *c, uint32_t callers)
+{
+	uint64_t each = (uint64_t)callers * c->buffers, most = most_in_flight(c);
+	uint32_t calls = CALLS_MAX;
+
+	while (calls > 1 && calls * each > most)
+		calls /= 2;
+	return calls;
+}
+
 static void fill_in(share_channel_options *c, bool replies)
 {
+	uint64_t most;
+	uint32_t calls;
+
 	c->when_full = SHARE_FULL_BLOCK;
-	c->data_max = SHARE_MESSAGE_DATA_MAX;
+	c->data_max = or_default(c->data_max, SHARE_MESSAGE_DATA_MAX);
+	c->buffers = or_default(c->buffers, 1);
 	c->producers = or_default(c->producers, MEMBERS_DEFAULT);
 	c->consumers = or_default(c->consumers, MEMBERS_DEFAULT);
-	c->depth = replies ? CALLS_MAX : or_default(c->depth, DEPTH_DEFAULT);
-	c->in_flight = replies ? CALLS_MAX * c->consumers : REQUESTS_MAX;
+	calls = calls_of(c, replies ? c->consumers : c->producers);
+	c->depth = replies ? calls : or_default(c->depth, DEPTH_DEFAULT);
+	c->in_flight = (replies ? c->consumers : REQUESTS_OF_CALL) * calls * c->buffers;
+	most = most_in_flight(c);
+	if (!replies && c->in_flight > most)
+		c->in_flight = (uint32_t)most;
 }
 
 /* Takes the channel as it is, if there is one and it is not unlike what was said, or makes it. */
@@ -143,6 +187,28 @@ static int open_channels(share_service *s, const char *name, const share_service
 		r = open_channel(s->client, name, calls ? SHARE_PRODUCER : SHARE_CONSUMER, o, false,
 				 &s->requests);
 	return r;
+}
+
+static uint32_t data_max(const share_channel *ch)
+{
+	uint32_t most = channel_shape(ch)->data_max;
+
+	return most > TAIL_MAX ? most - (uint32_t)TAIL_MAX : 0;
+}
+
+/* What both channels let it have. */
+static void learn_limits(share_service *s)
+{
+	bool calls = s->role == SHARE_CALLER;
+	uint32_t most = channel_shape(s->replies)->depth;
+
+	s->sends_max = data_max(calls ? s->requests : s->replies);
+	s->takes_max = data_max(calls ? s->replies : s->requests);
+	if (most > channel_shape(s->requests)->in_flight)
+		most = channel_shape(s->requests)->in_flight;
+	s->calls_max = most < CALLS_MAX ? most : CALLS_MAX;
+	for (s->n_free = 0; s->n_free < s->calls_max; s->n_free++)
+		s->free[s->n_free] = (uint16_t)(s->calls_max - 1 - s->n_free);
 }
 
 /* Nobody is in a call about it. */
@@ -210,6 +276,9 @@ int share_service_open(share_client *c, const char *name, int role,
 	r = name_check(name);
 	if (r != 0)
 		return r;
+	if (o.data_max > CHANNEL_DATA_MAX - TAIL_MAX)
+		return fail(SHARE_EINVAL, "requests and answers carry up to %zu bytes, not %u",
+			    CHANNEL_DATA_MAX - TAIL_MAX, o.data_max);
 	if (strlen(name) + strlen(REPLIES_NAME) > SHARE_NAME_MAX)
 		return fail(SHARE_EINVAL, "the name of a service has at most %zu bytes",
 			    SHARE_NAME_MAX - strlen(REPLIES_NAME));
@@ -221,13 +290,12 @@ int share_service_open(share_client *c, const char *name, int role,
 	s->epoll = s->others = -1;
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	pthread_mutex_init(&s->lock, NULL);
-	for (s->n_free = 0; s->n_free < CALLS_MAX; s->n_free++)
-		s->free[s->n_free] = (uint16_t)(CALLS_MAX - 1 - s->n_free);
 	r = open_channels(s, name, &o);
 	if (r != 0) {
 		service_end(s);
 		return r;
 	}
+	learn_limits(s);
 	if (role == SHARE_CALLER) {
 		channel_self(s->replies, &s->self);
 		channel_set_came_back(s->requests, s, service_came_back);

@@ -54,13 +54,14 @@ static int explain(int status)
 }
 
 /* Whether somebody waits for it. */
-static bool is_wanted(share_message *request)
+static bool is_wanted(const share_service *s, share_message *request)
 {
 	struct request_tail tail;
 
 	/* whoever sends nonsense is not waiting for anything */
-	if (!service_unpack(request, &tail, sizeof(tail)) || tail.index >= CALLS_MAX ||
-	    tail.slot >= CHANNEL_MEMBERS_MAX || status(request, &tail) != 0)
+	if (!service_unpack(request, s->takes_max, &tail, sizeof(tail)) ||
+	    tail.index >= CALLS_MAX || tail.slot >= CHANNEL_MEMBERS_MAX ||
+	    status(request, &tail) != 0)
 		return false;
 	keep_tail(request, &tail);
 	return true;
@@ -101,7 +102,7 @@ static int receive(share_service *s, int timeout_ms, void *stream, share_message
 			return r;
 		timeout_ms = deadline_left(deadline);
 		*out = raw;
-		if (is_wanted(out)) {
+		if (is_wanted(s, out)) {
 			r = channel_order(out, stream, timeout_ms);
 			if (r != 0 || out->error != SHARE_EOWNERDEAD)
 				break;
@@ -180,44 +181,36 @@ int share_request_status(const share_message *request)
 
 /* 0: it is on its way. SHARE_ECANCELED, SHARE_EOWNERDEAD: nobody waits. Or another error. */
 static int answer(share_service *s, const share_message *request, const struct request_tail *tail,
-		  enum reply_status what, share_buffer *b, const void *data, size_t data_size,
-		  void *stream, struct ring_fence *signalled)
+		  enum reply_status what, share_outgoing *m, void *stream,
+		  struct ring_fence *signalled)
 {
 	struct channel_target caller = {tail->member, channel_sender_page(request), tail->slot};
 	struct reply_tail reply = {tail->call, tail->index, (uint16_t)what};
-	unsigned char bytes[SHARE_MESSAGE_DATA_MAX];
-	size_t size;
 	int r = status(request, tail);
 
 	if (r != 0)
 		return r;
-	size = service_pack(bytes, data, data_size, &reply, sizeof(reply));
-	r = channel_send(s->replies, &caller, b, bytes, size, stream, 0, signalled);
+	r = service_send(s->replies, &caller, m, &reply, sizeof(reply), stream, 0, signalled);
 	/* it has closed the service; or does not take what it asked for, as there is room for that
 	 */
 	return r == SHARE_ENOENT || r == SHARE_EAGAIN ? SHARE_ECANCELED : r;
 }
 
-int share_reply(share_message *request, share_buffer *b, const void *data, size_t data_size,
-		void *stream)
+static int reply(share_service *s, share_message *request, share_outgoing *m, void *stream)
 {
-	RANGE("share_reply", data_size);
-	HAZARDS;
+	/* what is given may be gone when it was sent */
+	const share_buffer *b = m->flags & SHARE_OUTGOING_GIVE ? NULL : m->buffer;
 	struct ring_fence signalled;
 	struct request_tail tail;
-	share_service *s = NULL;
-	int r = check_request(request, &s), told = 0;
+	int r = service_check_data(s, m, "an answer"), told = 0;
 	bool sent = false;
 
-	if (r == 0)
-		r = service_check_data(data, data_size, "an answer");
 	if (r == 0)
 		r = kept_tail(request, &tail);
 	if (r != 0)
 		return r;
 	if (tail.call != 0) { /* else it was answered, but could not be acknowledged */
-		told =
-		    answer(s, request, &tail, REPLY_ANSWER, b, data, data_size, stream, &signalled);
+		told = answer(s, request, &tail, REPLY_ANSWER, m, stream, &signalled);
 		if (told != 0 && told != SHARE_ECANCELED && told != SHARE_EOWNERDEAD)
 			return told;
 		sent = told == 0;
@@ -228,14 +221,40 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 	return r != 0 ? r : explain(told);
 }
 
+int share_reply(share_message *request, share_buffer *b, const void *data, size_t data_size,
+		void *stream)
+{
+	RANGE("share_reply", data_size);
+	HAZARDS;
+	share_outgoing m = {.buffer = b, .data = data, .data_size = data_size};
+	share_service *s = NULL;
+	int r = check_request(request, &s);
+
+	return r == 0 ? reply(s, request, &m, stream) : r;
+}
+
+int share_reply_with(share_message *request, const share_outgoing *answer, void *stream)
+{
+	RANGE("share_reply", 0);
+	HAZARDS;
+	share_service *s = NULL;
+	share_outgoing m;
+	int r = check_request(request, &s);
+
+	if (r == 0)
+		r = channel_outgoing(s->replies, answer, &m);
+	return r == 0 ? reply(s, request, &m, stream) : r;
+}
+
 void service_before_ack(void *service, share_message *request)
 {
+	share_outgoing none = {0};
 	struct request_tail tail;
 
 	if (!channel_get_note(request, &tail) || tail.call == 0)
 		return;
 	/* should the answer not get through, the caller's time limit is left */
-	answer(service, request, &tail, REPLY_NONE, NULL, NULL, 0, NULL, NULL);
+	answer(service, request, &tail, REPLY_NONE, &none, NULL, NULL);
 	tail.call = 0;
 	keep_tail(request, &tail);
 }

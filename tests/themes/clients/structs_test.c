@@ -373,6 +373,28 @@ static int call_share_call(void *p)
 	return none(share_call(asks_nobody, NULL, NULL, 0, 0, NULL, p));
 }
 
+/* Some take a message that is sent, and one that was or is to be received: which of them @p is. */
+static bool is_outgoing;
+
+static int call_share_call_with(void *p)
+{
+	share_outgoing out = SHARE_OUTGOING_INIT;
+	share_message m = SHARE_MESSAGE_INIT;
+
+	return none(
+	    share_call_with(asks_nobody, is_outgoing ? p : &out, 0, NULL, is_outgoing ? &m : p));
+}
+
+static int call_share_call_start_with(void *p)
+{
+	share_pending *call;
+	int r = share_call_start_with(asks_nobody, p, 0, NULL, &call);
+
+	if (r == 0)
+		share_call_cancel(call);
+	return none(r);
+}
+
 static int call_share_call_finish(void *p)
 {
 	return none(share_call_finish(pending, 0, NULL, p));
@@ -433,6 +455,19 @@ static int call_share_reply(void *p)
 	return answered(r, call, r < 0 ? &m : NULL);
 }
 
+static int call_share_reply_with(void *p)
+{
+	share_outgoing out = SHARE_OUTGOING_INIT;
+	share_pending *call = ask();
+	share_message m = take_request();
+	int r;
+
+	if (!is_outgoing)
+		copy_to(p, &m);
+	r = share_reply_with(is_outgoing ? &m : p, is_outgoing ? p : &out, NULL);
+	return answered(r, call, r < 0 ? &m : NULL);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 /* What a program has in one of its structs before the call. */
@@ -458,6 +493,12 @@ struct use {
 	{#type_, #function_, sizeof(type_), (FIRST_##type_ + 7) & ~7, call_##function_, direction_},
 static const struct use uses[] = {USES(USE)};
 #define N_USES (sizeof(uses) / sizeof(uses[0]))
+
+static int call(const struct use *u, void *p)
+{
+	is_outgoing = strcmp(u->type, "share_outgoing") == 0;
+	return u->call(p);
+}
 
 /* Memory that ends where nobody may read or write. */
 static unsigned char *before_the_end(size_t size)
@@ -493,7 +534,7 @@ static unsigned char *make(const struct use *u, size_t size, size_t said, int ta
 
 static void refused(const struct use *u, unsigned char *p, const char *why)
 {
-	check_result(__FILE__, __LINE__, u->function, u->call(p), SHARE_EINVAL);
+	check_result(__FILE__, __LINE__, u->function, call(u, p), SHARE_EINVAL);
 	check_detail(why);
 	check_detail(u->type);
 }
@@ -503,7 +544,7 @@ static void taken(const struct use *u, unsigned char *p, size_t size)
 {
 	size_t said;
 
-	check_result(__FILE__, __LINE__, u->function, u->call(p), 0);
+	check_result(__FILE__, __LINE__, u->function, call(u, p), 0);
 	memcpy(&said, p, sizeof(said));
 	check_eq(said, size);
 }
@@ -591,7 +632,7 @@ Test(structs, that_programs_fill_in_have_no_padding_behind_what_was_added)
 	ENDS_WITH(share_event_options, name);
 	ENDS_WITH(share_channel_options, reserved);
 	ENDS_WITH(share_outgoing, reserved);
-	ENDS_WITH(share_service_options, deliveries);
+	ENDS_WITH(share_service_options, data_max);
 }
 
 #define STAYS(type, member, offset) \

@@ -38,10 +38,10 @@ TestSuite(service_hostile, .init = start, .fini = stop, .timeout = 120);
 
 static void send_request(int number, struct request_tail tail)
 {
-	unsigned char bytes[SHARE_MESSAGE_DATA_MAX];
-	size_t size = service_pack(bytes, &number, sizeof(number), &tail, sizeof(tail));
+	share_outgoing m = {.data = &number, .data_size = sizeof(number)};
 
-	check_ok(share_send(requests, NULL, bytes, size, NULL));
+	check_ok(
+	    service_send(channel_of(requests), NULL, &m, &tail, sizeof(tail), NULL, FOREVER, NULL));
 }
 
 Test(service_hostile, an_answer_goes_to_nobody_but_who_asked)

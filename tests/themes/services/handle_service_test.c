@@ -11,6 +11,7 @@ Test(handle_service, a_service_is_given_up_once)
 {
 	share_service *old_caller = open_service(asking, SHARE_CALLER);
 	share_service *old_worker = open_service(working, SHARE_WORKER), *s;
+	share_outgoing with = SHARE_OUTGOING_INIT;
 	share_pending *p;
 	share_message m = SHARE_MESSAGE_INIT;
 
@@ -20,6 +21,8 @@ Test(handle_service, a_service_is_given_up_once)
 	}
 	check_given_up(share_call(old_caller, NULL, NULL, 0, 0, NULL, &m));
 	check_given_up(share_call_start(old_caller, NULL, NULL, 0, 0, NULL, &p));
+	check_given_up(share_call_with(old_caller, &with, 0, NULL, &m));
+	check_given_up(share_call_start_with(old_caller, &with, 0, NULL, &p));
 	check_given_up(share_next_request(old_worker, 0, NULL, &m));
 	check_given_up(share_service_get_fd(old_worker));
 	s = open_service(asking, SHARE_CALLER);

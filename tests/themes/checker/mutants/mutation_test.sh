@@ -253,6 +253,7 @@ c data_after_ticket               ring_far_test
 c acknowledge_further_last        ring_several_test ring_several_direct_test ring_several_queue_test
 c forget_further_retained         ring_several_test ring_several_direct_test channel_several_test
 c passed_is_nonsense              ring_several_test
+c ack_behind_work                 service_several_test
 c further_is_a_message            ring_several_queue_test channel_several_queue_test
 c first_buffer_alone              channel_several_queue_test
 c keep_further_of_rejected        channel_several_queue_test
