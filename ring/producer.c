@@ -176,9 +176,9 @@ void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_
 	out->n_further = CHANNEL_MORE(out->fence.slot);
 	out->fence.slot = CHANNEL_SLOT(out->fence.slot);
 	out->ticket = ticket;
-	/* in our own page, or memory */
+	/* in our own page, or memory; and in no other, whatever has become of the copy */
 	out->data = copy->data;
-	if (ring_is_far(out->data_size))
+	if (p->far && ring_is_far(out->data_size))
 		out->data = p->far + ticket * p->far_size + channel_far_data(&p->shape);
 }
 
