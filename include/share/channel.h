@@ -452,7 +452,8 @@ typedef struct share_message {
 			      * rejected it */
 	/** 0; or why there is no buffer though the producer has sent one: SHARE_EOWNERDEAD, it died
 	 * before its work on it was done, so that the content means nothing; or one of the errors
-	 * of share_lookup() about reaching the memory */
+	 * of share_lookup() about reaching the memory. SHARE_EOWNERDEAD may also be of a message
+	 * that was sent without a buffer, and behind work that was never done */
 	int32_t error;
 	uint32_t place;         /**< the library's */
 	uint32_t reserved;      /**< 0 */

@@ -57,14 +57,14 @@ void receive_close(struct worker *w, unsigned channel)
 
 void receive_read(struct worker *w, struct loan *l)
 {
-	struct job *j;
+	for (uint32_t i = 0; i < l->message.n_buffers; i++) {
+		struct mark mark = note_mark(&l->note, i);
+		struct job *j = job_new(w, l->stream, l->message.buffers[i], &mark);
 
-	if (!l->message.buffer)
-		return;
-	j = job_new(w, l->stream, l->message.buffer, &l->mark);
-	j->how = channel_sorts[l->channel].name;
-	j->giver = l->giver;
-	job_read(w, j);
+		j->how = channel_sorts[l->channel].name;
+		j->giver = l->note.fence;
+		job_read(w, j);
+	}
 }
 
 static void acknowledge(struct worker *w, struct loan *l)
@@ -102,18 +102,28 @@ void receive_acknowledge(struct worker *w, unsigned loan)
 	acknowledge(w, &l);
 }
 
-/* Reads it once more when it is the channel's no longer, and lets it go after that. */
+/* Reads some of it once more when it is the channel's no longer, and lets that go after that. */
 static void retain_and_acknowledge(struct worker *w, struct loan *l)
 {
-	share_buffer *b = share_retain(l->message.buffer);
-	struct job *j;
+	share_buffer *kept[BUFFERS_MAX] = {NULL};
+	uint32_t n = l->message.n_buffers;
 
+	for (uint32_t i = 0; i < n; i++)
+		if (n == 1 || dice_hit(&w->dice, 50))
+			kept[i] = share_retain(l->message.buffers[i]);
 	acknowledge(w, l);
-	j = job_new(w, l->stream, b, &l->mark);
-	j->how = "kept beyond its message";
-	j->giver = l->giver;
-	j->held = b;
-	job_read(w, j);
+	for (uint32_t i = 0; i < n; i++) {
+		struct mark mark = note_mark(&l->note, i);
+		struct job *j;
+
+		if (!kept[i])
+			continue;
+		j = job_new(w, l->stream, kept[i], &mark);
+		j->how = "kept beyond its message";
+		j->giver = l->note.fence;
+		j->held = kept[i];
+		job_read(w, j);
+	}
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -121,11 +131,8 @@ static void retain_and_acknowledge(struct worker *w, struct loan *l)
 static void use(struct worker *w, unsigned channel, const share_message *m, const struct note *n,
 		unsigned stream)
 {
-	struct loan l = {.message = *m, .channel = channel, .stream = stream};
+	struct loan l = {.message = *m, .channel = channel, .stream = stream, .note = *n};
 
-	l.mark = (struct mark){n->serial, n->owner, n->generation};
-	l.sender = n->sender;
-	l.giver = n->fence;
 	receive_read(w, &l);
 	if (m->buffer && dice_hit(&w->dice, 10))
 		retain_and_acknowledge(w, &l);

@@ -124,18 +124,19 @@ static unsigned char tail_byte(const struct note *n, uint32_t i)
 	return (unsigned char)mix(mix(n->sender + 1) + n->number * 256 + i);
 }
 
-static uint32_t sum_of(const struct note *n)
+static uint64_t sum_of(const struct note *n)
 {
 	uint64_t sum = mix(n->sender + 1);
 
 	sum = mix(sum + n->number);
-	sum = mix(sum + n->serial);
-	sum = mix(sum + n->size);
+	for (unsigned i = 0; i < BUFFERS_MAX; i++)
+		sum = mix(mix(sum + n->buffers[i].serial) + n->buffers[i].size);
+	sum = mix(sum + n->n_buffers);
 	sum = mix(sum + n->fence.timeline);
 	sum = mix(sum + n->fence.value);
 	sum = mix(sum + n->owner);
 	sum = mix(sum + n->generation);
-	return (uint32_t)mix(sum + n->tail);
+	return mix(sum + n->tail);
 }
 
 void note_write(struct note *n, const struct worker *w, uint64_t sender, uint64_t number)
@@ -170,6 +171,24 @@ static bool is_as_sent(const share_message *m, const struct note *n)
 	return true;
 }
 
+struct mark note_mark(const struct note *n, unsigned buffer)
+{
+	return (struct mark){n->buffers[buffer].serial, n->owner, n->generation};
+}
+
+/* All of them; or none, where their memory cannot be reached or the work before was never done. */
+static bool has_its_buffers(const share_message *m, const struct note *n)
+{
+	if (m->error)
+		return m->n_buffers == 0 && !m->buffer;
+	if (m->n_buffers != n->n_buffers)
+		return false;
+	for (uint32_t i = 0; i < m->n_buffers; i++)
+		if (share_size(m->buffers[i]) != n->buffers[i].size)
+			return false;
+	return m->buffer == (m->n_buffers > 0 ? m->buffers[0] : NULL);
+}
+
 bool note_check(struct worker *w, unsigned channel, const share_message *m, struct note *out)
 {
 	const char *name = channel_sorts[channel].name;
@@ -183,12 +202,14 @@ bool note_check(struct worker *w, unsigned channel, const share_message *m, stru
 		      name, m->number, m->producer, m->data_size);
 		return false;
 	}
-	/* without a buffer when its memory cannot be reached */
-	if (m->buffer && share_size(m->buffer) != out->size) {
+	if (!has_its_buffers(m, out)) {
 		wrong(w,
-		      "%s: message %" PRIu64 " of sender %" PRIu64 " has a buffer of %" PRIu64
-		      " bytes, not %" PRIu64,
-		      name, m->number, out->sender, (uint64_t)share_size(m->buffer), out->size);
+		      "%s: message %" PRIu64 " of sender %" PRIu64
+		      " has %u buffers, the first of %" PRIu64 " bytes, not %u, of %" PRIu64
+		      " (error %d)",
+		      name, m->number, out->sender, m->n_buffers,
+		      m->buffer ? (uint64_t)share_size(m->buffer) : 0, out->n_buffers,
+		      out->buffers[0].size, m->error);
 		return false;
 	}
 	return true;
@@ -364,14 +385,14 @@ static void mark_fate(struct worker *w, unsigned channel, uint64_t sender, uint6
 
 void fate_acknowledging(struct worker *w, unsigned channel, const struct loan *l)
 {
-	mark_fate(w, channel, l->sender, l->message.number, ACKNOWLEDGING);
+	mark_fate(w, channel, l->note.sender, l->message.number, ACKNOWLEDGING);
 }
 
 /* Who has hung up may be too late: others may have it by now. */
 void fate_acknowledged(struct worker *w, unsigned channel, const struct loan *l)
 {
 	if (!w->lost)
-		mark_fate(w, channel, l->sender, l->message.number, ACKNOWLEDGED);
+		mark_fate(w, channel, l->note.sender, l->message.number, ACKNOWLEDGED);
 }
 
 void fate_set_aside(struct worker *w, unsigned channel, const struct note *n)

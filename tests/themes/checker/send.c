@@ -48,17 +48,20 @@ void send_close(struct worker *w, unsigned channel)
 
 /* A note about @h, or about nothing, as the data of a message. */
 static size_t write_data(struct worker *w, const struct sending *s, unsigned behind,
-			 const struct held *h, unsigned char *data)
+			 const struct held *h, unsigned n_buffers, unsigned char *data)
 {
 	struct note n;
 
 	note_write(&n, w, s->ordinal, s->sent + behind);
 	n.tail = (uint32_t)dice_roll(&w->dice, TAIL_MAX + 1);
-	if (h) {
-		n.serial = h->mark.serial;
+	n.n_buffers = n_buffers;
+	for (unsigned i = 0; i < n_buffers; i++) {
+		n.buffers[i].serial = h[i].mark.serial;
+		n.buffers[i].size = share_size(h[i].buffer);
+	}
+	if (n_buffers > 0) {
 		n.owner = h->mark.owner;
 		n.generation = h->mark.generation;
-		n.size = share_size(h->buffer);
 		n.fence = record(w, h->stream);
 	}
 	memcpy(data, &n, sizeof(n));
@@ -91,10 +94,10 @@ static unsigned send_all(struct worker *w, unsigned channel, const share_outgoin
 	int r;
 
 	for (unsigned i = 0; i < n; i++)
-		on = messages[i].buffer ? w->streams[stream] : on;
+		on = messages[i].buffer || messages[i].n_buffers ? w->streams[stream] : on;
 	record_sending(w, channel, s, n);
 	doing(w, ACTION_SENDING, stream);
-	if (n == 1) {
+	if (n == 1 && messages->n_buffers == 0) {
 		r = (messages->flags ? share_give : share_send)(
 		    s->channel, messages->buffer, messages->data, messages->data_size, on);
 		r = r == 0 ? 1 : r;
@@ -123,7 +126,7 @@ void send_held(struct worker *w, unsigned channel, const struct held *h)
 	share_outgoing message = {.size = sizeof(message), .buffer = h->buffer, .data = data};
 
 	if (may_send(w, channel, 1)) {
-		message.data_size = write_data(w, &w->traffic->sending[channel], 0, h, data);
+		message.data_size = write_data(w, &w->traffic->sending[channel], 0, h, 1, data);
 		message.flags = any_flags(w);
 		if (send_all(w, channel, &message, 1, h->stream) > 0 && message.flags)
 			return;
@@ -155,39 +158,78 @@ static bool make(struct worker *w, struct held *out, unsigned stream)
 	return true;
 }
 
+/* How many of up to @wanted there was room for. */
+static unsigned make_several(struct worker *w, struct held *out, share_buffer **buffers,
+			     unsigned wanted, unsigned stream)
+{
+	unsigned n = 0;
+
+	while (n < wanted && make(w, &out[n], stream)) {
+		buffers[n] = out[n].buffer;
+		n++;
+	}
+	return n;
+}
+
 void send_some(struct worker *w, unsigned channel)
 {
 	unsigned n = dice_hit(&w->dice, 60) ? 1 : 1 + (unsigned)dice_roll(&w->dice, AT_ONCE);
 	unsigned char data[AT_ONCE][SHARE_MESSAGE_DATA_MAX];
-	struct sending *s = &w->traffic->sending[channel];
-	unsigned stream = any_stream(w), made = 0, sent = 0;
+	unsigned stream = any_stream(w), made = 0, sent = 0, of_each[AT_ONCE];
+	share_buffer *buffers[AT_ONCE][BUFFERS_MAX];
+	struct held held[AT_ONCE][BUFFERS_MAX];
 	share_outgoing messages[AT_ONCE];
-	struct held held[AT_ONCE];
 
 	if (!may_send(w, channel, n))
 		return;
 	for (; made < n; made++) {
-		bool bare = dice_hit(&w->dice, 10);
+		unsigned wanted =
+		    dice_hit(&w->dice, 10)
+			? 0
+			: 1 + (unsigned)dice_roll(&w->dice, channel_sorts[channel].buffers);
 
-		held[made].buffer = NULL;
-		if (!bare && !make(w, &held[made], stream))
+		of_each[made] = make_several(w, held[made], buffers[made], wanted, stream);
+		if (of_each[made] < wanted && of_each[made] == 0)
 			break;
-		messages[made] = (share_outgoing){
-		    .size = sizeof(messages[0]), .buffer = held[made].buffer, .data = data[made]};
-		messages[made].flags = bare ? 0 : any_flags(w);
-		messages[made].data_size =
-		    write_data(w, s, made, bare ? NULL : &held[made], data[made]);
+		messages[made] = (share_outgoing){.size = sizeof(messages[0]), .data = data[made]};
+		if (of_each[made] == 1)
+			messages[made].buffer = buffers[made][0];
+		messages[made].buffers = buffers[made];
+		messages[made].n_buffers = of_each[made] > 1 ? of_each[made] : 0;
+		messages[made].flags = of_each[made] > 0 ? any_flags(w) : 0;
+		messages[made].data_size = write_data(w, &w->traffic->sending[channel], made,
+						      held[made], of_each[made], data[made]);
 	}
 	if (made > 0)
 		sent = send_all(w, channel, messages, made, stream);
 	else
 		traffic_make_room(w);
 	for (unsigned i = 0; i < made; i++)
-		if (held[i].buffer && !(i < sent && messages[i].flags))
-			let_go(w, held[i].buffer, stream);
+		for (unsigned k = 0; k < of_each[i] && !(i < sent && messages[i].flags); k++)
+			let_go(w, held[i][k].buffer, stream);
 }
 
 /* ------------------------------------------------------------------------------------------- */
+
+/* What it had is its sender's again. */
+static void read_set_aside(struct worker *w, const share_message *m, const struct note *n,
+			   unsigned stream)
+{
+	int r;
+
+	if (!m->buffer)
+		return;
+	r = share_fence_synchronize(w->client, &n->fence, SHARE_WAIT_FOREVER);
+	if (r != 0)
+		unexpected(w, "share_fence_synchronize", r);
+	for (uint32_t i = 0; i < m->n_buffers; i++) {
+		struct mark mark = note_mark(n, i);
+		struct job *j = job_new(w, stream, m->buffers[i], &mark);
+
+		j->how = "taken back";
+		job_read(w, j);
+	}
+}
 
 static bool take_back(struct worker *w, unsigned channel)
 {
@@ -208,18 +250,7 @@ static bool take_back(struct worker *w, unsigned channel)
 			wrong(w, "%s: sender %" PRIu64 " took back a message of sender %" PRIu64,
 			      channel_sorts[channel].name, s->ordinal, n.sender);
 		fate_set_aside(w, channel, &n);
-		if (m.buffer) {
-			struct mark mark = {n.serial, n.owner, n.generation};
-			struct job *j;
-			int waited =
-			    share_fence_synchronize(w->client, &n.fence, SHARE_WAIT_FOREVER);
-
-			if (waited != 0)
-				unexpected(w, "share_fence_synchronize", waited);
-			j = job_new(w, stream, m.buffer, &mark);
-			j->how = "taken back";
-			job_read(w, j);
-		}
+		read_set_aside(w, &m, &n, stream);
 	}
 	doing(w, ACTION_ACKNOWLEDGING, stream);
 	r = share_ack(&m, w->streams[stream]);

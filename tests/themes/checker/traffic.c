@@ -13,12 +13,12 @@
 
 /* Small, so that they are full often. Only on the hasty one is somebody left behind. */
 const struct channel_sort channel_sorts[CHANNELS] = {
-    {"checker/frames", SHARE_BROADCAST, SHARE_FULL_BLOCK, 8, 16, 0, UINT32_MAX, 5, 0},
-    {"checker/latest", SHARE_BROADCAST, SHARE_FULL_DROP, 4, 24, 0, UINT32_MAX, 3, 0},
-    {"checker/hasty", SHARE_BROADCAST, SHARE_FULL_FAIL, 4, 12, 0, 20, 0, 0},
-    {"checker/jobs", SHARE_QUEUE, SHARE_FULL_BLOCK, 8, 24, 3, UINT32_MAX, 0, 5},
-    {"checker/tries", SHARE_QUEUE, SHARE_FULL_FAIL, 4, 12, 1, UINT32_MAX, 0, 0},
-    {"checker/recent", SHARE_QUEUE, SHARE_FULL_DROP, 4, 24, 3, UINT32_MAX, 0, 5},
+    {"checker/frames", SHARE_BROADCAST, SHARE_FULL_BLOCK, 8, 16, 0, UINT32_MAX, 5, 0, 1},
+    {"checker/latest", SHARE_BROADCAST, SHARE_FULL_DROP, 4, 24, 0, UINT32_MAX, 3, 0, 3},
+    {"checker/hasty", SHARE_BROADCAST, SHARE_FULL_FAIL, 4, 12, 0, 20, 0, 0, 2},
+    {"checker/jobs", SHARE_QUEUE, SHARE_FULL_BLOCK, 8, 24, 3, UINT32_MAX, 0, 5, 3},
+    {"checker/tries", SHARE_QUEUE, SHARE_FULL_FAIL, 4, 12, 1, UINT32_MAX, 0, 0, 1},
+    {"checker/recent", SHARE_QUEUE, SHARE_FULL_DROP, 4, 24, 3, UINT32_MAX, 0, 5, 3},
 };
 
 share_channel_options channel_options(unsigned channel)
@@ -33,6 +33,7 @@ share_channel_options channel_options(unsigned channel)
 	options.in_flight = sort->in_flight;
 	options.history = sort->history;
 	options.deliveries = sort->deliveries;
+	options.buffers = sort->buffers;
 	return options;
 }
 

@@ -13,11 +13,13 @@
  */
 
 #define DELIVERIES_MAX 15
+#define BUFFERS_MAX    3 /* of a message */
 
 struct channel_sort {
 	const char *name;
 	uint32_t mode, when_full, depth, in_flight, deliveries, stall_ms, history;
 	uint32_t rejected; /* per cent of its messages */
+	uint32_t buffers;  /* of a message at most; up to BUFFERS_MAX */
 };
 extern const struct channel_sort channel_sorts[CHANNELS];
 share_channel_options channel_options(unsigned channel);
@@ -29,11 +31,14 @@ bool channel_is_counted(unsigned channel);
 struct note {
 	uint64_t sender; /* ordinal, of those of the channel */
 	uint64_t number;
-	uint64_t serial, size; /* of the buffer; 0: there is none */
-	share_fence fence;     /* behind which it is filled */
-	uint32_t owner, generation;
-	uint32_t tail; /* bytes behind this */
-	uint32_t sum;  /* of all that */
+	struct {
+		uint64_t serial, size;
+	} buffers[BUFFERS_MAX];
+	share_fence fence; /* behind which they are filled */
+	uint32_t n_buffers;
+	uint32_t owner, generation; /* of all of them */
+	uint32_t tail;              /* bytes behind this */
+	uint64_t sum;               /* of all that */
 };
 
 /* A producer's handle. */
@@ -65,9 +70,7 @@ struct loan {
 	share_message message;
 	unsigned channel;
 	unsigned stream; /* that last used it */
-	struct mark mark;
-	uint64_t sender;
-	share_fence giver;
+	struct note note;
 };
 #define LOANS_MAX 6
 
@@ -134,6 +137,7 @@ void note_write(struct note *n, const struct worker *w, uint64_t sender, uint64_
 size_t note_size(const struct note *n);
 void note_seal(void *data);
 bool note_check(struct worker *w, unsigned channel, const share_message *m, struct note *out);
+struct mark note_mark(const struct note *n, unsigned buffer);
 
 /* A consumer of this worker is about to go, and has gone: then the broker knows. */
 void record_leaving(struct worker *w, unsigned channel);
