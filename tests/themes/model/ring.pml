@@ -21,6 +21,10 @@
  *             without having taken it. It acknowledges what it leaves out, and then says that it is
  *             beyond; also what is below its head, as a producer that sees that counts on it.
  *   Tickets    stand for blocks of memory; consumers acknowledge them in any order, by version.
+ *   Several   (SEVERAL) a message has another ticket and block besides: what is said of these lies by
+ *             the message's own ticket, which is used again before its entry is. So it says in the
+ *             word with the other ticket's version of which version it is, and who finds another one
+ *             leaves it out, if the message was dropped.
  *   Joining   at the newest message, or at the oldest (OLDEST) that is still there.
  *
  * What has to hold in every order
@@ -28,6 +32,8 @@
  *   - No block is filled while somebody has it, and who has it finds in it what was sent.
  *   - Each consumer gets the messages in order and none twice; none is missing unless it was
  *     dropped or the consumer left behind; whoever has joined gets all that is sent from then on.
+ *   - Nobody acknowledges a ticket that it was not sent (acknowledged_unsent), or takes an honest
+ *     producer for one that lies (called_a_liar).
  *   - In the end all is received, and every ticket is back.
  *
  * What is not: deaths, lanes of a queue, fences (channel.pml), sleep (sleep.pml), hostile pages, and
@@ -36,7 +42,8 @@
  * Each of these breaks one rule and has to be found out: NO_LOOK_BACK, LOOK_BACK_FIRST,
  * RAISE_AFTER_LOOK, NO_SECOND_LOOK, JUMP, NO_UNSEEN_ACK, NO_VERSION, LEAVE_AFTER_LOOK,
  * FORGET_LEFT_BEHIND, OVERWRITE_EARLY, EPOCH_IGNORED, ADMIT_FREELY; with LATEST also NO_LOOK_BACK,
- * PASS_AFTER_LOOK, ABOVE_HEAD_ONLY, and with STOPS BEYOND_FIRST and KEEP_LATEST.
+ * PASS_AFTER_LOOK, ABOVE_HEAD_ONLY, and with STOPS BEYOND_FIRST and KEEP_LATEST; with SEVERAL NO_TAG,
+ * PASSED_IS_NONSENSE, FAR_AFTER_ENTRY.
  */
 
 #ifndef MESSAGES
@@ -53,6 +60,9 @@
 /* The producer's page. */
 byte head;
 byte sequence[DEPTH], entry_ticket[DEPTH], entry_version[DEPTH];
+#ifdef SEVERAL
+byte far_version[TICKETS], far_block[TICKETS]; /* the other ticket's counts with the message's own */
+#endif
 bool admitted[CONSUMERS], left_behind[CONSUMERS];
 byte start[CONSUMERS];
 byte passed; /* the head of who gets the latest alone */
@@ -78,6 +88,7 @@ bool done[CONSUMERS];
 
 /* What must never be. Each is asserted where it is set, so that it is reported by its name. */
 bool reused_too_early, wrong_read, message_missed, ticket_lost, stuck;
+bool acknowledged_unsent, called_a_liar;
 
 #define MUST(condition, failure) failure = !(condition); assert(!failure)
 
@@ -303,9 +314,18 @@ proctype producer()
 		:: atomic { IS_FREE(2) -> fill(2) }
 #endif
 		fi;
+#if defined(SEVERAL) && !defined(FAR_AFTER_ENTRY)
+		far_version[ticket] = version[ticket];
+		far_block[ticket] = next;
+#endif
 		sequence[next % DEPTH] = 0;
 		entry_ticket[next % DEPTH] = ticket;
 		entry_version[next % DEPTH] = version[ticket];
+#ifdef FAR_AFTER_ENTRY
+		sequence[next % DEPTH] = next + 1;
+		far_version[ticket] = version[ticket];
+		far_block[ticket] = next;
+#endif
 		d_step {
 			sequence[next % DEPTH] = next + 1;
 			ticket = 0;
@@ -338,6 +358,9 @@ inline finish(i)
 inline deliver()
 {
 	MUST(content[ticket] == at, wrong_read);
+#ifdef SEVERAL
+	MUST(other == copy && block == at, wrong_read);
+#endif
 	used_by[ticket] = used_by[ticket] | BIT(me);
 	held[ticket] = copy;
 	number[ticket] = at;
@@ -349,8 +372,35 @@ inline unseen()
 #ifndef NO_UNSEEN_ACK
 	ack[me * TICKETS + ticket] = copy;
 #endif
+#ifdef SEVERAL
+	MUST(!other || other == copy, acknowledged_unsent);
+#endif
 	lost[me]++
 }
+
+#ifdef SEVERAL
+#ifdef PASSED_IS_NONSENSE
+#define WAS_PASSED false
+#else
+#define WAS_PASSED (head > at)
+#endif
+
+/* What lies by the ticket. That of another message is left out. */
+inline read_further()
+{
+	other = far_version[ticket];
+	block = far_block[ticket];
+#ifndef NO_TAG
+	if
+	:: other != copy ->
+		MUST(WAS_PASSED || sequence[at % DEPTH] != at + 1, called_a_liar);
+		other = 0;
+		block = 0
+	:: else
+	fi
+#endif
+}
+#endif
 
 /* What became of the message while it was taken. */
 inline look_back()
@@ -369,12 +419,19 @@ inline next_position()
 	at++;
 	ticket = 0;
 	copy = 0;
+#ifdef SEVERAL
+	other = 0;
+	block = 0;
+#endif
 	over = false
 }
 
 proctype consumer(byte me)
 {
 	byte at, ticket, copy, held[TICKETS], number[TICKETS];
+#ifdef SEVERAL
+	byte other, block;
+#endif
 	bool over;
 
 	atomic { joined[me] = true; due[me] = (sending -> next + 1 : next) };
@@ -389,6 +446,9 @@ proctype consumer(byte me)
 #endif
 	:: atomic { at < MESSAGES && sequence[at % DEPTH] == at + 1 -> ticket = entry_ticket[at % DEPTH] };
 		copy = entry_version[at % DEPTH];
+#ifdef SEVERAL
+		read_further();
+#endif
 		if
 #ifndef NO_SECOND_LOOK
 		:: d_step { sequence[at % DEPTH] != at + 1 -> lost[me]++; next_position() }
