@@ -264,6 +264,14 @@ static void audit_names(struct broker *b)
 	}
 }
 
+/* One of several buffers is found by each of its tickets. */
+static bool stands_for_a_message(struct member *producer, uint32_t ticket)
+{
+	const struct orphan *o = orphan_find(producer, ticket);
+
+	return o && o->ticket == ticket;
+}
+
 static void audit_channels(struct broker *b)
 {
 	struct channel *ch;
@@ -282,9 +290,9 @@ static void audit_channels(struct broker *b)
 				TAILQ_FOREACH (entry, &claim->entries, link)
 					entry_note(claim, entry);
 			}
-			for (uint32_t i = 0; m->as_producer.orphans && i < ch->shape.in_flight; i++)
-				if (m->as_producer.orphans[i])
-					orphan_note(m->as_producer.orphans[i]);
+			for (uint32_t i = 0; i < ch->shape.in_flight; i++)
+				if (m->role == SHARE_PRODUCER && stands_for_a_message(m, i))
+					orphan_note(orphan_find(m, i));
 			if (a && a->is_noted)
 				acknowledged_note(a);
 			else if (a && a->record) /* what is new is noted when a claim ends */

@@ -26,6 +26,9 @@
 
 #define LEFT_VALUE 0x51
 
+#define SEVERAL       "queue of several buffers"
+#define SEVERAL_VALUE 0x71
+
 static share_pool *scrubbed;
 static pid_t second_agent;
 
@@ -68,6 +71,7 @@ share_channel *scenario_open(share_client *c, const char *name, int role)
 
 	options.depth = 4;
 	options.mode = strncmp(name, QUEUE, strlen(QUEUE)) == 0 ? SHARE_QUEUE : SHARE_BROADCAST;
+	options.buffers = strcmp(name, SEVERAL) == 0 ? SCENARIO_SEVERAL : 1;
 	check_ok(share_channel_open(c, name, role, &options, &ch));
 	return ch;
 }
@@ -78,6 +82,20 @@ static void send_filled(share_channel *ch, share_pool *p, int value)
 
 	buffer_fill(b, value);
 	check_ok(share_send(ch, b, "x", 1, NULL));
+}
+
+static void send_several(share_channel *ch, share_pool *p, int value)
+{
+	share_buffer *buffers[SCENARIO_SEVERAL];
+	share_outgoing m = SHARE_OUTGOING_INIT;
+
+	for (int i = 0; i < SCENARIO_SEVERAL; i++) {
+		buffers[i] = allocate(p, SIZE, NULL);
+		buffer_fill(buffers[i], value + i);
+	}
+	m.buffers = buffers;
+	m.n_buffers = SCENARIO_SEVERAL;
+	check_eq(share_send_many(ch, &m, 1, NULL), 1);
 }
 
 static void publish_filled(share_pool *p, const char *name, int value)
@@ -204,17 +222,21 @@ static void sends_and_dies(struct child *self, void *data)
 	child_point(self, "sent");
 }
 
-/* Of what it has sent, two wait, and one has gone to who comes now. */
+/* Of what it has sent, two wait, and one has gone to who comes now; of several buffers one each. */
 static void leaves_messages(struct child *self, void *data)
 {
 	share_client *c = child_connect("leaves messages");
 	share_pool *p = open_pool(c);
 	share_channel *ch = scenario_open(c, LEFT, SHARE_PRODUCER);
+	share_channel *several = scenario_open(c, SEVERAL, SHARE_PRODUCER);
 
 	(void)data;
 	for (int i = 0; i < 3; i++)
 		send_filled(ch, p, LEFT_VALUE + i);
+	for (int i = 0; i < 2; i++)
+		send_several(several, p, SEVERAL_VALUE + i * SCENARIO_SEVERAL);
 	share_channel_close(ch);
+	share_channel_close(several);
 	child_point(self, "closed");
 }
 
@@ -222,10 +244,13 @@ static void has_one_of_them(struct child *self, void *data)
 {
 	share_client *c = child_connect("has one");
 	share_channel *ch = scenario_open(c, LEFT, SHARE_CONSUMER);
-	share_message m = SHARE_MESSAGE_INIT;
+	share_channel *several = scenario_open(c, SEVERAL, SHARE_CONSUMER);
+	share_message m = SHARE_MESSAGE_INIT, other = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	check_ok(share_recv(ch, -1, NULL, &m));
+	check_ok(share_recv(several, -1, NULL, &other));
+	check_eq(other.n_buffers, SCENARIO_SEVERAL);
 	child_point(self, "received");
 }
 
@@ -400,9 +425,10 @@ json_t *scenario_play(share_client *looks_on)
 	begin(does_not_listen, "full");
 	until(used_of(looks_on, "unsent") > 0);
 	settle(looks_on, s.clients == 8 && s.quarantined == 1);
-	return json_pack("{s:[[s,i,i],[s,i,i],[s,i,i]], s:[o,o], s:[s,i,i]}", "filled", "named",
-			 SIZE, 0x5a, "other", SIZE, 0x3c, "after", SIZE, 0x21, "tokens",
-			 hexadecimal(&token), hexadecimal(&again), "left", LEFT, LEFT_VALUE + 1, 2);
+	return json_pack("{s:[[s,i,i],[s,i,i],[s,i,i]], s:[o,o], s:[s,i,i], s:[s,i]}", "filled",
+			 "named", SIZE, 0x5a, "other", SIZE, 0x3c, "after", SIZE, 0x21, "tokens",
+			 hexadecimal(&token), hexadecimal(&again), "left", LEFT, LEFT_VALUE + 1, 2,
+			 "several", SEVERAL, SEVERAL_VALUE + SCENARIO_SEVERAL);
 }
 
 void scenario_end(share_client *looks_on)

@@ -16,11 +16,14 @@
 	"\"release_threshold\": 0, \"reuse\": \"gate\", \"access\": [{\"user\": \"*\", "      \
 	"\"mode\": \"rw\"}]}]}"
 
+#define SCENARIO_SEVERAL 3 /* buffers of a message, where there are several */
+
 /* Before the broker is started. */
 void scenario_prepare(void);
 /* All of it, as long as this process lives. {"filled": [[name, bytes, value], ...], "tokens":
- * [hexadecimal, ...], "left": [channel, value, n]}: which content leads from there to where, and n
- * messages, with this value and the next ones, that wait for a consumer. */
+ * [hexadecimal, ...], "left": [channel, value, n], "several": [channel, value]}: which content
+ * leads from there to where; n messages, with this value and the next ones, that wait for a
+ * consumer; and one of SCENARIO_SEVERAL buffers with such values, that does so, too. */
 json_t *scenario_play(share_client *looks_on);
 /* One of the channels that there are then. */
 share_channel *scenario_open(share_client *c, const char *name, int role);

@@ -267,6 +267,27 @@ static void expect_messages(share_client *c, const json_t *recording)
 	share_channel_close(ch);
 }
 
+static void expect_message_of_several(share_client *c, const json_t *recording)
+{
+	json_t *several = json_object_get(recording, "several");
+	share_message m = SHARE_MESSAGE_INIT;
+	share_channel *ch;
+	const char *name;
+	int value;
+
+	if (!several)
+		return;
+	check(json_unpack(several, "[s,i]", &name, &value) == 0);
+	ch = scenario_open(c, name, SHARE_CONSUMER);
+	check_ok(share_recv(ch, HARNESS_LIMIT_MS, NULL, &m));
+	check_eq(m.deliveries, 1);
+	check_eq(m.n_buffers, SCENARIO_SEVERAL);
+	for (int i = 0; i < SCENARIO_SEVERAL; i++)
+		buffer_expect(m.buffers[i], value + i);
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(ch);
+}
+
 /* What is allocated now is nobody else's, and is called what nothing else was called. */
 static void expect_new_ones(share_client *c)
 {
@@ -342,6 +363,7 @@ static void expect_to_go_on(const char *file)
 	expect_content(c, recording);
 	expect_tokens(c, recording);
 	expect_messages(c, recording);
+	expect_message_of_several(c, recording);
 	expect_new_ones(c);
 	expect_answer(c);
 	share_disconnect(c);
