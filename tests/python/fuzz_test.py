@@ -49,6 +49,13 @@ class World:
     def array(self):
         return self.of(libshare.Array)
 
+    def several(self):
+        """As send() takes them: a list or a dict, of 0 to 5, among which one may be twice."""
+        arrays = [self.array() for _ in range(self.random.choice([0, 1, 2, 2, 3, 3, 5]))]
+        if self.random.random() < 0.5:
+            return arrays
+        return {self.random.choice(["a", "b", "c", "ü" * 90, "", 3]): a for a in arrays}
+
     def stream(self):
         r = self.random.random()
         if r < 0.7:
@@ -99,6 +106,8 @@ class World:
             lambda: self.of(libshare.Pool).array(choose.choice([b"bytes", np.eye(3), self.array(), 3])),
             lambda: self.of(libshare.Pool).producer(choose.choice("pq"), when_full="fail", mode=choose.choice([None, "queue"]), history=choose.choice([0, 0, 3])),
             lambda: self.of(libshare.Pool).consumer(choose.choice("pq"), from_=choose.choice(["newest", "oldest"]), writable=choose.random() < 0.1),
+            lambda: self.of(libshare.Pool).producer("several", when_full="fail", buffers=choose.choice([3, 3, 3, 2, 33])),
+            lambda: self.of(libshare.Pool).consumer("several", buffers=choose.choice([3, 3, 3, 1])),
             lambda: self.of(libshare.Pool).set_cache(choose.choice([0, 1 << 20])),
             lambda: self.of(libshare.Pool).stats() and None,
             lambda: self.array()[self.key()],
@@ -125,6 +134,8 @@ class World:
             lambda: self.array().record_stream(self.of(libshare.HostStream)),
             lambda: self.array().release(**self.stream()),
             lambda: self.of(libshare.Producer).send(self.array(), meta=choose.choice([None, {"n": 1}, object()]), give=choose.random() < 0.3, **self.stream()),
+            lambda: self.of(libshare.Producer).send(self.several(), meta=choose.choice([None, {"n": 1}]), give=choose.random() < 0.3, **self.stream()),
+            lambda: self.of(libshare.Producer).send_many([self.several(), (self.several(), {"n": 1}), self.array()], timeout=0) and None,
             lambda: self.of(libshare.Producer).send_many([self.array(), (self.array(), 1)], timeout=0) and None,
             lambda: self.of(libshare.Producer).flush(0),
             lambda: self.of(libshare.Producer).drain(0),
@@ -133,6 +144,7 @@ class World:
             lambda: self.of(libshare.Consumer, libshare.Producer).stats() and None,
             lambda: self.of(libshare.Consumer, libshare.Producer, libshare.Caller, libshare.Client).fileno() and None,
             lambda: self.of(libshare.Message).array,
+            lambda: self.things.extend(found.values() if isinstance(found := self.of(libshare.Message).arrays, dict) else found),
             lambda: self.of(libshare.Message).meta and None,
             lambda: self.of(libshare.Message).data and None,
             lambda: self.of(libshare.Message).ack(**self.stream()),
