@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import libshare
+from libshare import _programs
 from conftest import fork, state_of, until
 
 
@@ -491,10 +492,14 @@ def answers(address):
     return True
 
 
+def program(name):
+    """Of the build, where CTest says; else of the package that is tested."""
+    return os.path.join(os.environ.get("SHARE_TEST_BIN", os.path.dirname(_programs.path(name))), name)
+
+
 def test_a_broker_that_is_stopped_says_so_before(tmp_path):
     address = str(tmp_path / "s")
-    broker = subprocess.Popen([os.path.join(os.environ["SHARE_TEST_BIN"], "share-broker"),
-                               "--socket", address, "--drain-ms", "60000"])
+    broker = subprocess.Popen([program("share-broker"), "--socket", address, "--drain-ms", "60000"])
     until(lambda: answers(address))
     with libshare.connect(address) as c:
         a = c.pool("default").array(np.arange(10))

@@ -15,7 +15,7 @@ import struct
 
 import libshare
 
-CORPUS = os.path.join(os.environ["SHARE_TEST_SOURCE"], "tests/themes/fuzz/corpora/metadata/*")
+CORPUS = os.path.join(os.path.dirname(__file__), "../themes/fuzz/corpora/metadata/*")
 HELLO, READY, DONE, BYE, GRANT, IMPORT, METADATA_SET = 1, 3, 4, 7, 14, 27, 29
 RDWR = 3
 PIECES = [b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\u0000", b"\\ud800", b"\x00", b"\xff", b"\xed\xa0\x80", b"null",
