@@ -44,8 +44,14 @@ class _Array:
                 "an Array of a GPU has no values here: cupy.asarray(a), torch.from_dlpack(a) or "
                 "another framework's array of it has them"
             )
-        import numpy
-
+        try:
+            import numpy
+        except ModuleNotFoundError as e:
+            raise ModuleNotFoundError(
+                "values of an Array are read and stored by NumPy, which is not installed (pip install numpy); "
+                "memoryview(a), a.tobytes(), a.copy_from() and a.fill_zero() do without",
+                name=e.name,
+            ) from None
         return numpy.asarray(self)
 
     def __setitem__(self, key: Any, value: Any) -> None:

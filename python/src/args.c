@@ -3,6 +3,8 @@
 /* Reads the arguments of functions that programs call often. They come as an array (METH_FASTCALL),
  * so no tuple, no dictionary and no format string is needed. */
 
+#include <string.h>
+
 #include "python/src/core.h"
 
 static bool intern(struct signature *s)
@@ -59,6 +61,23 @@ bool args_spread(struct signature *s, PyObject *const *args, Py_ssize_t n, PyObj
 			return false;
 		}
 	return true;
+}
+
+const char *arg_text(PyObject *o)
+{
+	const char *text;
+	Py_ssize_t n;
+
+	if (!PyUnicode_Check(o)) {
+		PyErr_Format(PyExc_TypeError, "a name is a text, not %.200R", o);
+		return NULL;
+	}
+	text = PyUnicode_AsUTF8AndSize(o, &n);
+	if (text && strlen(text) != (size_t)n) {
+		PyErr_SetString(PyExc_ValueError, "there is a NUL in the name");
+		return NULL;
+	}
+	return text;
 }
 
 bool arg_uint64(PyObject *o, uint64_t *out)

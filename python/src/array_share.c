@@ -38,7 +38,7 @@ static PyObject *publish(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 
 	if (!args_spread(&s, args, n, names, given))
 		return NULL;
-	name = PyUnicode_AsUTF8AndSize(given[0], NULL);
+	name = arg_text(given[0]);
 	if (!name || (given[2] && (persistent = PyObject_IsTrue(given[2])) < 0) ||
 	    (given[3] && (exclusive = PyObject_IsTrue(given[3])) < 0) ||
 	    !arg_uint64(given[5], &options.expected_version) ||

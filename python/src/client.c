@@ -223,7 +223,7 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 
 	if (!args_spread(&s, args, n, kwnames, given))
 		return NULL;
-	name = PyUnicode_AsUTF8AndSize(given[0], NULL);
+	name = arg_text(given[0]);
 	if (!name)
 		return NULL;
 	if (!mode_from(given[1], &mode))
@@ -256,7 +256,7 @@ PyDoc_STRVAR(unpublish_doc,
 static PyObject *unpublish(PyObject *o, PyObject *name)
 {
 	struct client *self = (struct client *)o;
-	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	const char *text = arg_text(name);
 	share_client *c;
 	int r;
 
@@ -373,14 +373,14 @@ static PyObject *upgrade(PyObject *o, PyObject *ignored)
 
 static PyObject *names(PyObject *o, PyObject *prefix)
 {
-	const char *text = PyUnicode_AsUTF8AndSize(prefix, NULL);
+	const char *text = arg_text(prefix);
 
 	return text ? fill(o, text, list_names) : NULL;
 }
 
 static PyObject *inspect(PyObject *o, PyObject *what)
 {
-	const char *text = PyUnicode_AsUTF8AndSize(what, NULL);
+	const char *text = arg_text(what);
 
 	return text ? fill(o, text, list_objects) : NULL;
 }
@@ -529,7 +529,7 @@ static PyObject *drop_client(PyObject *o, PyObject *id)
 
 static PyObject *by_name(PyObject *o, PyObject *name, int (*function)(share_client *, const char *))
 {
-	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	const char *text = arg_text(name);
 	struct client *self = (struct client *)o;
 	share_client *c;
 	int r;

@@ -152,6 +152,9 @@ struct signature {
 };
 bool args_spread(struct signature *s, PyObject *const *args, Py_ssize_t n, PyObject *names,
 		 PyObject **out);
+/* The UTF-8 of a name, which @o keeps. Returns NULL with an exception if it is no text, or has a
+ * NUL. */
+const char *arg_text(PyObject *o);
 /* Read a whole number. Return false with an exception if it is none or does not fit. If @o is NULL,
  * @out is left as it is. */
 bool arg_uint64(PyObject *o, uint64_t *out);

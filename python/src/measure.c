@@ -133,7 +133,7 @@ PyObject *measure(PyObject *module, PyObject *args)
 		return NULL;
 	l.n = n;
 	if (PyObject_TypeCheck(of, core.client)) {
-		l.name = PyUnicode_AsUTF8AndSize(with, NULL);
+		l.name = arg_text(with);
 		return l.name ? run(&((struct client *)of)->handle, &l, look_up) : NULL;
 	}
 	if (PyObject_TypeCheck(of, core.pool))

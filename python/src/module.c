@@ -59,7 +59,7 @@ PyDoc_STRVAR(dtype_code_doc,
 	     "The library's number for a dtype by its name; 0: it does not know it.");
 static PyObject *dtype_code(PyObject *module, PyObject *name)
 {
-	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	const char *text = arg_text(name);
 
 	(void)module;
 	return text ? PyLong_FromUnsignedLong(share_dtype_from_name(text)) : NULL;

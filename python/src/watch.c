@@ -330,10 +330,10 @@ static PyObject *create_operation(PyTypeObject *type, PyObject *args, PyObject *
 			      &timeout_ms, &given, &ok) ||
 	    !stream_from(given, true, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
-	if (PyUnicode_Check(what))
-		name = PyUnicode_AsUTF8AndSize(what, NULL);
-	else if (array_check(what))
+	if (PyObject_TypeCheck(what, core.array))
 		b = array_enter((struct array *)what);
+	else
+		name = arg_text(what);
 	if (!name && !b)
 		return NULL;
 	self = make(type, client);

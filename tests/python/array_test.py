@@ -49,6 +49,16 @@ def test_values_are_set_and_read_as_in_numpy(pool):
         a[0] = 1
 
 
+def test_what_takes_numpy_says_so_where_there_is_none(pool, monkeypatch):
+    a = pool.zeros(3, "int32")
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    for use in (lambda: a.__setitem__(..., 7), lambda: float(a[0]), lambda: int(a[0]), lambda: a == 1, lambda: a != 1):
+        with pytest.raises(ModuleNotFoundError, match=r"pip install numpy.*memoryview\(a\)") as e:
+            use()
+        assert e.value.name == "numpy"
+    assert memoryview(a)[0] == 0
+
+
 def test_libraries_of_arrow_have_numbers_in_place(client, pool):
     for name, form in zip("int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split(), "csilCSILefg"):
         a = pool.array(np.arange(6).astype(name))

@@ -78,8 +78,19 @@ def test_errors_are_those_that_python_has(client, broker):
         client.lookup()
     with pytest.raises(TypeError):
         client.lookup("x", nope=1)
-    with pytest.raises(TypeError):
-        client.lookup(3)
+
+
+def test_names_are_texts(client, pool):
+    a = pool.zeros(1)
+    a.publish("x")
+    for use in (client.lookup, client.lookup_async, client.unpublish, client.names, client.inspect, client.end_channel,
+                a.publish):
+        for wrong in (3, None, b"x"):
+            with pytest.raises(TypeError, match=f"a name is a text, not {wrong}"):
+                use(wrong)
+        with pytest.raises(ValueError, match="NUL in the name"):
+            use("x\0y")
+    client.unpublish("x")
 
 
 def test_what_was_called_otherwise_goes_on_for_a_version_and_says_so(client, pool):
