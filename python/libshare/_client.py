@@ -8,6 +8,7 @@ import json
 import math
 import os
 import weakref
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import _core
@@ -254,6 +255,11 @@ def adopt(source: Any, pool: Pool, dtype: Any = None, **stream: Any) -> Array:
     return pool.adopt(source, dtype, **stream)
 
 
+def is_table(thing: Any) -> bool:
+    """A table of pyarrow, polars or pandas, a column of one, or a relation of DuckDB."""
+    return any(hasattr(thing, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "iloc", "collect_schema"))
+
+
 def memory_of(source: Any, *, named: bool = False) -> tuple[memoryview, str | None]:
     """What has the buffer protocol, and the name of its dtype, which may be None where the caller has named
     one. TypeError: it has no such protocol; ValueError: as of Pool.array()."""
@@ -263,11 +269,19 @@ def memory_of(source: Any, *, named: bool = False) -> tuple[memoryview, str | No
     try:
         content = memoryview(source)
     except TypeError:
+        how = "np.array() it first"
+        if is_table(source):
+            how = "libshare.arrow.to_pool(pool, table) takes tables, and to_numpy() makes an array of one column"
+        elif isinstance(source, Mapping):
+            how = "publish() and send() take a dict of arrays"
         raise TypeError(f"what is to be copied needs the buffer protocol, and "
-                        f"{type(source).__name__!r} has it not: np.array() it first") from None
+                        f"{type(source).__name__!r} has it not: {how}") from None
     except ValueError as e:  # NumPy: of dates, the protocol knows nothing
         raise ValueError(f"{e}: {AS_BYTES}") from None
     name = _core._dtype_of(content)
+    if content.format == "O":
+        raise ValueError("objects of Python lie elsewhere than in this array: astype() makes numbers of them, and "
+                         "libshare.arrow shares texts, as a table")
     if name is None and not named:
         raise ValueError(f"there is no dtype for the format {content.format!r}: {AS_BYTES}")
     return content, name

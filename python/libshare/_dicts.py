@@ -11,14 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import weights
-from ._client import memory_of
+from ._client import is_table, memory_of
 from ._core import Array, Client, Pool
 from ._find import more_than_memory
-
-
-def _is_table(thing: Any) -> bool:
-    """A table of pyarrow, polars or pandas, a column of one, or a relation of DuckDB."""
-    return any(hasattr(thing, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "iloc", "collect_schema"))
 
 
 class _OfMemory(weights.Source):
@@ -33,7 +28,7 @@ class _OfMemory(weights.Source):
 def _source_of(what: str, thing: Any) -> weights.Source:
     if isinstance(thing, Array):
         return _OfMemory(thing.dtype, thing.shape, thing)
-    if _is_table(thing):
+    if is_table(thing):
         raise TypeError(f"{what} is a {type(thing).__name__}: libshare.arrow.publish(pool, name, table) shares tables, "
                         f"and to_numpy() makes an array of one column")
     try:

@@ -65,7 +65,8 @@ def _as_table(source: Any) -> pa.Table:
         return source.read_all()
     if hasattr(source, "collect") and hasattr(source, "collect_schema"):
         raise TypeError("a lazy frame has no rows yet: collect() it")
-    if any(str(kind) == "Object" for kind in getattr(source, "dtypes", ())):  # polars would hand over addresses
+    kinds = getattr(source, "dtypes", ())  # of a Series, only one
+    if isinstance(kinds, list) and any(str(kind) == "Object" for kind in kinds):  # polars would hand over addresses
         raise TableError("a column of Object is Python's objects, which other processes have not: cast() it")
     try:
         if isinstance(source, (list, tuple)):  # pyarrow would ask for the columns' names
@@ -289,6 +290,13 @@ def _write_stream(sink: Any, table: pa.Table, compression: str | None = None) ->
         writer.write_table(table)
 
 
+def _need_host_pool(pool: Any) -> None:
+    if not isinstance(pool, Pool):
+        raise TypeError(f"the pool that the table is copied into comes first, and a {type(pool).__name__} is none")
+    if pool.on_gpu:
+        raise TableError("tables are shared in host memory, and this pool is of a GPU")
+
+
 def _planned(source: Any, compression: str | None) -> Any:
     if compression not in (None, "zstd", "lz4"):
         raise TableError(f'compression is "zstd", "lz4" or None, not {compression!r}')
@@ -309,9 +317,8 @@ def to_pool(pool: Pool, table: Any, *, compression: str | None = None) -> Array:
     not keep (a dictionary of dictionaries, or of an extension type), or lie on a GPU; or there is no
     such compression. OutOfMemoryError.
     """
+    _need_host_pool(pool)
     plan = _planned(table, compression)
-    if pool.on_gpu:
-        raise TableError("tables are shared in host memory, and this pool is of a GPU")
     made = pool.alloc(plan.size)
     plan.write(made)
     return made
@@ -542,8 +549,7 @@ def publish(pool: Pool, name: str, table: Any, *, compression: str | None = None
     one when nobody has it any more: writing to memory that was used before takes a fraction of the
     time. So of each name there are two versions in the pool. collect() lets go of them.
     """
-    if pool.on_gpu:
-        raise TableError("tables are shared in host memory, and this pool is of a GPU")
+    _need_host_pool(pool)
     mode = options.pop("mode", "r")
     warm = warm and mode == "r"
     plan = _planned(table, compression)

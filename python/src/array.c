@@ -335,8 +335,11 @@ bool array_check(PyObject *o)
 {
 	if (PyObject_TypeCheck(o, core.array))
 		return true;
-	PyErr_Format(PyExc_TypeError, "an Array is needed, not %R: copy it into a pool first",
-		     Py_TYPE(o));
+	PyErr_Format(
+	    PyExc_TypeError,
+	    "an Array is needed, not %R: array_of() is that of a tensor in a pool; pool.array(), "
+	    "libshare.torch.to_pool() and libshare.arrow.to_pool() copy into one",
+	    Py_TYPE(o));
 	return false;
 }
 

@@ -49,6 +49,17 @@ def test_values_are_set_and_read_as_in_numpy(pool):
         a[0] = 1
 
 
+def test_what_cannot_be_copied_says_what_to_do(pool):
+    for wrong, error, words in (([1, 2], TypeError, r"np\.array\(\) it first"), ({"a": np.arange(3)}, TypeError, "take a dict"),
+                                (np.array(["x", None], object), ValueError, "objects of Python .*libshare.arrow")):
+        with pytest.raises(error, match=words):
+            pool.array(wrong)
+    with pool.producer("c") as tx:
+        for wrong in (np.arange(3), 7, "x"):
+            with pytest.raises(TypeError, match=r"an Array is needed, not <class .*pool\.array\(\)"):
+                tx.send(wrong)
+
+
 def test_what_takes_numpy_says_so_where_there_is_none(pool, monkeypatch):
     a = pool.zeros(3, "int32")
     monkeypatch.setitem(sys.modules, "numpy", None)

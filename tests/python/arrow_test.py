@@ -496,6 +496,13 @@ def test_duckdb_reads_in_place_and_its_relations_are_tables(client, pool):
     la.collect()
 
 
+def test_the_pool_comes_first(pool):
+    table = pa.table({"a": [1]})
+    for use in (lambda: la.publish("t", pool, table), lambda: la.to_pool(table, pool)):
+        with pytest.raises(TypeError, match="pool .* comes first, and a (str|Table) is none"):
+            use()
+
+
 def test_pandas_reads_in_place_and_its_frames_are_tables(client, pool):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"i": range(N), "f": 0.5, "s": ["x"] * N}, index=pd.Index(range(5, N + 5), name="at"))
@@ -508,6 +515,12 @@ def test_pandas_reads_in_place_and_its_frames_are_tables(client, pool):
         assert lies_in(pa.chunked_array(in_place[name].array.__arrow_array__()).chunk(0).buffers()[1].address, there)
     with pytest.raises(TypeError, match=r"to_frame\(\)"):
         la.publish(pool, "t", frame["i"])
+    for use in (pool.array, lambda x: pool.publish("t", x)):
+        for table in (frame, frame["i"]):
+            with pytest.raises(TypeError, match=r"libshare\.arrow.*to_numpy\(\)"):
+                use(table)
+    with pytest.raises(TypeError, match=r"not <class 'pandas.*libshare\.arrow\.to_pool\(\)"), pool.producer("c") as tx:
+        tx.send(frame)
     for wrong, words in ((pd.DataFrame({"mixed": [1, "x", object()]}), "mixed"),
                          (pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 1])}), "Sparse pandas data"),
                          (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate column names")):
