@@ -100,8 +100,19 @@ __all__ = [
 ]
 
 
+_PARTS = {"arrow", "cuda_core", "cupy", "numba", "pycuda", "ray", "rmm", "torch", "vllm", "weights"}
+
+
 def __getattr__(name: str):
-    """The names that errors had before, for one version more."""
+    """The modules for frameworks, which are imported when they are used; and the names that errors had before,
+    for one version more."""
+    if name in _PARTS:
+        import importlib
+
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as e:
+            raise AttributeError(f"libshare.{name} takes {e.name}, which is not installed") from e
     if name not in _errors.BEFORE:
         raise AttributeError(f"module 'libshare' has no attribute {name!r}")
     import warnings

@@ -495,6 +495,25 @@ def test_a_private_broker_ends_with_its_program():
     until(lambda: not os.path.exists(address))
 
 
+def test_modules_for_frameworks_are_imported_when_they_are_used():
+    run('''if True:
+        import sys
+        import libshare
+        assert "libshare.weights" not in sys.modules
+        assert libshare.weights.attach_weights
+        sys.modules["pyarrow"] = None
+        assert not hasattr(libshare, "arrow")
+        try:
+            libshare.arrow.publish
+        except AttributeError as e:
+            assert str(e) == "libshare.arrow takes pyarrow, which is not installed", e
+        try:
+            from libshare import arrow
+        except ModuleNotFoundError as e:
+            assert e.name == "pyarrow", e
+    ''')
+
+
 def answers(address):
     try:
         libshare.connect(address).close()
