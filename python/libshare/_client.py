@@ -358,8 +358,8 @@ class _Pool:
         mapped as shared: a memfd, or a file in /dev/shm, as torch's share_memory_() makes them.
 
         source is kept until nobody has the memory any more, in whatever process; it is the owner's to use as
-        before. reclaim() of the Array tells when nobody else has it. array_of() finds the Array as long as
-        there is one here. dtype: as of array().
+        before, but that torch's storage must not be resized. reclaim() of the Array tells when nobody else has
+        it. array_of() finds the Array as long as there is one here. dtype: as of array().
 
         InvalidArgumentError: it is no such memory, but this process's own; the text says which. ExistsError: it
         is an Array already. ValueError: it is read-only, or has no elements. NotSupportedError: the
