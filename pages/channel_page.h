@@ -230,6 +230,9 @@ struct channel_ledger {
 	_Alignas(64) _Atomic uint32_t bell; /* futex of producers that wait; counts */
 	/* Messages, for people who look; beside what nobody looks at all the time. */
 	_Atomic uint64_t received, acknowledged, lost;
+	/* Buffers behind the first ones of the messages that it has received and not acknowledged:
+	 * if it is left behind, its user pays for these as well. Older libraries have none. */
+	_Atomic uint64_t further;
 };
 _Static_assert(sizeof(struct channel_ledger) == 128, "two cache lines");
 

@@ -138,6 +138,7 @@ static void give_up_further(struct ring_consumer *c, struct ring_source *s,
 		if (s->tickets[ticket].version != further[i].version || further[i].version == 0)
 			continue;
 		s->tickets[ticket].version = 0;
+		channel_add(&c->ledger->further, UINT64_MAX);
 		if (fence)
 			ring_write_ack(c, s, ticket, further[i].version, *fence, kept & 1u << i);
 		else

@@ -203,6 +203,8 @@ static void give_back_unseen(struct ring_consumer *c, struct ring_source *s,
 		else
 			ring_write_ack(c, s, ticket, version, (struct ring_fence){0, 0}, false);
 	}
+	if (m->n_further > 0)
+		channel_add(&c->ledger->further, -(uint64_t)m->n_further);
 }
 
 /* The first @dropped of @n messages; what the others are is moved to their places. */
@@ -254,7 +256,7 @@ static int keep(struct ring_consumer *c, struct ring_source *s, struct ring_mess
 }
 
 /* As hold(), of those behind the first. */
-static __attribute__((noinline)) bool hold_further(struct ring_source *s,
+static __attribute__((noinline)) bool hold_further(struct ring_consumer *c, struct ring_source *s,
 						   const struct ring_message *m)
 {
 	uint32_t i = 0;
@@ -264,8 +266,10 @@ static __attribute__((noinline)) bool hold_further(struct ring_source *s,
 		    (struct ring_held){m->further[i].version, m->deliveries};
 		i++;
 	}
-	if (i == m->n_further)
+	if (i == m->n_further) {
+		channel_add(&c->ledger->further, i);
 		return true;
+	}
 	while (i > 0)
 		s->tickets[m->further[--i].ticket].version = 0;
 	s->tickets[m->ticket].version = 0;
@@ -274,12 +278,13 @@ static __attribute__((noinline)) bool hold_further(struct ring_source *s,
 
 /* We have its tickets from here on. False, and nothing is so: some of them we have already, or it
  * has one twice. To have one twice is nothing that could be acknowledged. */
-static inline bool hold(struct ring_source *s, const struct ring_message *m)
+static inline bool hold(struct ring_consumer *c, struct ring_source *s,
+			const struct ring_message *m)
 {
 	if (s->tickets[m->ticket].version != 0)
 		return false;
 	s->tickets[m->ticket] = (struct ring_held){m->version, m->deliveries};
-	return __builtin_expect(m->n_further == 0, 1) || hold_further(s, m);
+	return __builtin_expect(m->n_further == 0, 1) || hold_further(c, s, m);
 }
 
 static bool is_data_alone(const struct ring_message *m)
@@ -306,7 +311,7 @@ static enum ring_entry_state read_run(struct ring_consumer *c, struct ring_sourc
 			return state;
 		if (state != COPIED || (i > 0 && !is_data_alone(m)))
 			break;
-		if (!hold(s, m))
+		if (!hold(c, s, m))
 			return NONSENSE; /* of several, so it is the first */
 		if (i == 0 && !is_data_alone(m))
 			n = 1;
@@ -410,7 +415,7 @@ static int take_latest(struct ring_consumer *c, struct ring_source *s, uint64_t 
 
 	if (state == NOT_THERE)
 		return 0;
-	if (state == NONSENSE || !hold(s, out))
+	if (state == NONSENSE || !hold(c, s, out))
 		return is_left_behind(c, s) ? -ESTALE : -EPROTO;
 	if (tail > c->shape.depth && first < tail - c->shape.depth)
 		first = tail - c->shape.depth;
@@ -570,7 +575,7 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
 	ring_entry_load(copy, out);
 	out->ticket = ticket;
 	sound = out->version == version && s->tickets[ticket].version == 0 &&
-		copy_data(c, s, copy, out) && hold(s, out);
+		copy_data(c, s, copy, out) && hold(c, s, out);
 	if (!sound) {
 		if (s->tickets[ticket].version == 0)
 			ring_write_ack(c, s, ticket, version, (struct ring_fence){0, 0}, false);

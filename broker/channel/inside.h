@@ -267,8 +267,9 @@ void supply_start(struct memory *memory);
 /* How much the consumer has yet to receive of the producer, as their pages say: messages, or that
  * it was left behind. */
 uint64_t claim_unreceived(const struct claim *claim);
-/* How many a consumer has received, and not acknowledged. */
+/* How many a consumer has received, and not acknowledged; and how many buffers these have. */
 uint64_t member_held(struct member *consumer);
+uint64_t member_held_buffers(struct member *consumer);
 /* Whether the producer's ring says that it does not wait for the consumer any more. */
 bool claim_is_left_behind(const struct claim *claim);
 

@@ -56,6 +56,7 @@ static void look_at_ledger(struct member *consumer, struct progress *out)
 	received = count_of(&ledger->received);
 	out->received = received;
 	out->held = received > acknowledged ? received - acknowledged : 0;
+	out->held_buffers = out->held + count_of(&ledger->further);
 	out->lost = count_of(&ledger->lost);
 	out->rejected = count_of(&ledger->rejected);
 }
@@ -109,6 +110,14 @@ uint64_t member_held(struct member *consumer)
 
 	look_at_ledger(consumer, &progress);
 	return progress.held;
+}
+
+uint64_t member_held_buffers(struct member *consumer)
+{
+	struct progress progress = {0};
+
+	look_at_ledger(consumer, &progress);
+	return progress.held_buffers;
 }
 
 /* Its producer does not wait for the consumer any more, and says so in its ring alone. */

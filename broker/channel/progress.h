@@ -22,7 +22,7 @@ struct awaited {
 
 struct progress {
 	uint64_t sent, in_flight, dropped, redelivered, set_aside, rejected;
-	uint64_t waiting, received, held, lost;
+	uint64_t waiting, received, held, held_buffers, lost;
 	uint64_t left_behind;
 	struct awaited awaited;
 };

@@ -332,11 +332,8 @@ static bool has_bit(const unsigned char *tickets, size_t size, uint32_t ticket)
  * that it has it. */
 static struct account *payer_of(const struct claim *claim)
 {
-	const struct member *payer =
-	    claim->consumer->as_consumer.n_paid < member_held(claim->consumer) ? claim->consumer
-									       : claim->producer;
-
-	return payer->timelines->account;
+	return account_of(claim, claim->consumer->as_consumer.n_paid >=
+				     member_held_buffers(claim->consumer));
 }
 
 int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size)

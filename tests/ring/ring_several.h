@@ -78,6 +78,12 @@ static inline void several_come_back(uint64_t number, uint32_t n)
 	ring_producer_retire(producers[0], returned.ticket);
 }
 
+/* Buffers behind the first ones of the messages that it has, as it says. */
+static inline void has_further(uint32_t consumer, uint64_t n)
+{
+	cr_assert_eq(((const struct channel_ledger *)ledgers[consumer])->further, n);
+}
+
 static inline uint32_t tickets_in_use(void)
 {
 	uint32_t n = 0;

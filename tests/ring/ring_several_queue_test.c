@@ -95,7 +95,9 @@ Test(ring_several_queue, what_is_given_back_goes_to_another_and_then_it_is_set_a
 	queue(SHARE_FULL_BLOCK, 1);
 	sends_several(1, 3);
 	receives_again(0, 1, 3, 1);
+	has_further(0, 2);
 	rejects_several(0, 0);
+	has_further(0, 0);
 	consumer_comes(1, false);
 	nothing_comes_back();
 	receives_again(1, 1, 3, 2);
@@ -137,6 +139,7 @@ Test(ring_several_queue, what_is_taken_and_left_behind_with_is_given_back_unseen
 	sends_several(1, 3);
 	channel_admission_at(rings[0], &shape, 0)->left_behind = consumer_members[0];
 	cr_assert_eq(try_receive(0), -ESTALE);
+	has_further(0, 0);
 	acks = channel_row_at(ledgers[0], &shape, 0)->acks;
 	for (uint32_t i = 0; i < 3; i++) {
 		cr_assert_eq(acks[i].word >> 32, ticket_of(i)->version);

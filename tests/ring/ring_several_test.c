@@ -107,6 +107,29 @@ Test(ring_several, each_of_its_buffers_may_be_kept_by_itself)
 		cr_assert_not(returned.further_retained[i]);
 }
 
+/* Whoever is left behind with these pays for all of them. */
+Test(ring_several, a_consumer_says_how_many_buffers_it_has)
+{
+	several_rig(SHARE_FULL_BLOCK, 1);
+	sends_several(1, 3);
+	sends(2);
+	receives_several(0, 1, 3);
+	has_further(0, 2);
+	acks_several(0, 0);
+	has_further(0, 0);
+	receives(0, 2);
+	has_further(0, 0);
+	acks(0);
+	so_many_come_back(2);
+	sends_several(3, MOST);
+	sends_several(4, 2);
+	receives_several(0, 3, MOST);
+	receives_several(0, 4, 2);
+	has_further(0, MOST);
+	acks_several(0, 1 << 0);
+	has_further(0, MOST - 1);
+}
+
 Test(ring_several, as_many_go_as_it_takes_where_the_oldest_are_dropped)
 {
 	several_rig(SHARE_FULL_DROP, 1);
@@ -319,6 +342,7 @@ static void is_refused(void)
 {
 	cr_assert_eq(try_receive(0), -EPROTO);
 	receives_nothing(0);
+	has_further(0, 0);
 	/* it holds none of them, and has said nothing of them */
 	for (uint32_t i = 0; i < shape.in_flight; i++) {
 		cr_assert_eq(ring_consumer_holds(consumers[0], 0, i), 0);

@@ -566,6 +566,51 @@ static void alice_has_it_too(uint64_t *buffer)
 	child_kill(alice);
 }
 
+/* She has received a message of several buffers, and says so. */
+static void alice_has_one_of_several(struct child *self, void *data)
+{
+	struct channel_ledger *ledger;
+	struct party c;
+
+	(void)data;
+	child_become(ALICE, 0);
+	raw_open(&b, "alice");
+	party_join(&c, &b, "c", SHARE_CONSUMER);
+	ledger = c.page;
+	atomic_store(&ledger->received, 1);
+	atomic_store(&ledger->further, 2);
+	child_point_with(self, "there", &c, sizeof(c));
+}
+
+Test(channel_abandon, who_has_a_message_pays_for_all_of_its_buffers)
+{
+	struct child *alice;
+	struct party hers;
+	unsigned char four = 0xf;
+	struct wire_message m;
+	uint64_t buffers[4];
+	int64_t before, hers_before;
+
+	skip_unless_root();
+	alice = child_start(alice_has_one_of_several, NULL);
+	child_wait_with(alice, "there", &hers, sizeof(hers));
+	party_admit(&producer, &hers);
+	before = used_by(witness, 0, "bytes");
+	hers_before = used_by(witness, ALICE, "bytes");
+	for (uint32_t i = 0; i < 4; i++)
+		buffers[i] = put_one(i, 1);
+	m = abandon_request(producer.id, hers.id, &four, 1);
+	raw_ask(&a, &m, WIRE_DONE);
+	for (uint32_t i = 0; i < 4; i++)
+		retire(i, buffers[i]);
+	settle(witness, s.buffers == 4);
+	/* that she has the fourth one is what its producer says */
+	check_eq(used_by(witness, ALICE, "bytes") - hers_before, 3 * 4096);
+	check_eq(used_by(witness, 0, "bytes") - before, 4096);
+	child_kill(alice);
+	settle(witness, s.buffers == 0);
+}
+
 /* Accounts of users who are not there any more are forgotten when others come. */
 Test(channel_abandon, what_one_has_had_is_paid_by_who_still_has_it)
 {
