@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/beat.h"
 #include "broker/journal/inside.h"
@@ -53,6 +54,8 @@ struct restoring {
 	bool is_older; /* and that are not all that there are today */
 	struct read_object *all;
 	size_t n, room;
+	void *scratch;
+	size_t scratch_size;
 };
 
 /* 0: there is no memory. */
@@ -94,6 +97,21 @@ static int add(struct restoring *all, uint32_t record, void *object)
 	return 0;
 }
 
+/* An object is read here, and copied when it is known how large it is: what was cut off of each
+ * would lie between them for as long as they last. Zeros. False without memory. */
+static bool make_room(struct restoring *all, size_t size)
+{
+	void *grown = size > all->scratch_size ? realloc(all->scratch, size) : all->scratch;
+
+	if (!grown)
+		return false;
+	all->scratch = grown;
+	if (size > all->scratch_size)
+		all->scratch_size = size;
+	memset(grown, 0, size);
+	return true;
+}
+
 static int read_object(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct restoring *all = data;
@@ -106,20 +124,19 @@ static int read_object(void *data, uint32_t record, const void *bytes, size_t si
 	    .rest = start + all->fixed,
 	    .left = size - all->fixed,
 	};
-	void *object = calloc(1, all->kind->size + r.left + 1), *fitted;
+	void *object;
 
+	if (!make_room(all, all->kind->size + r.left + 1))
+		return -ENOMEM;
+	all->kind->fields(&r, all->scratch);
+	if (r.error < 0)
+		return r.error;
+	size = all->kind->size + r.at_end + 1;
+	object = malloc(size);
 	if (!object)
 		return -ENOMEM;
-	all->kind->fields(&r, object);
-	/* of the rest it has a part at most */
-	fitted = realloc(object, all->kind->size + (size - all->fixed - r.left) + 1);
-	if (!fitted)
-		r.error = -ENOMEM;
-	if (r.error < 0) {
-		free(fitted ? fitted : object);
-		return r.error;
-	}
-	return all->kind->order ? add(all, record, fitted) : attach(all, record, fitted);
+	memcpy(object, all->scratch, size);
+	return all->kind->order ? add(all, record, object) : attach(all, record, object);
 }
 
 static int compare(const void *left, const void *right)
@@ -145,6 +162,7 @@ int objects_restore(struct journal *j, const struct object_kind *kind, struct br
 		r = attach(&all, all.all[i].record, all.all[i].object);
 	}
 	free(all.all);
+	free(all.scratch);
 	if (r < 0)
 		log_error("the journal's record of a %s cannot be taken over: %s", kind->name,
 			  strerror(-r));

@@ -100,5 +100,5 @@ void record_rest_of(struct record *r, char *text, size_t *size)
 	if (!record_reads(r))
 		return;
 	memcpy(text, part.iov_base, part.iov_len);
-	*size = part.iov_len;
+	*size = r->at_end = part.iov_len;
 }

@@ -33,10 +33,11 @@ struct record {
 	/* Of what is written: the members, and what follows them. */
 	struct iovec parts[1 + RECORD_RESTS];
 	size_t n_parts;
-	/* Of what is read: what was wrong, and what of that which follows is still to be read. */
+	/* Of what is read: what was wrong, what follows, and with how much of it the object ends.
+	 */
 	int error;
 	unsigned char *rest;
-	size_t left;
+	size_t left, at_end;
 };
 
 static inline bool record_has(const struct record *r, uint32_t layout)
@@ -94,7 +95,7 @@ void record_string(struct record *r, char **text, size_t room);
 /* So many bytes, of a multiple of @unit, follow the members, one of which is how many units these
  * are. When it is read: where they are in the record. */
 struct iovec record_rest(struct record *r, const void *bytes, size_t size, size_t unit);
-/* The same of text at the end of an object, which has room for it and a NUL. */
+/* The same of text at the end of an object, which has room for it and a NUL: once in each. */
 void record_rest_of(struct record *r, char *text, size_t *size);
 
 #endif

@@ -253,3 +253,38 @@ Test(spending, who_wants_a_piece_of_memory_behind_many_streams_waits_for_them)
 	fd_list_close(&raw.fds);
 	spends_no_more();
 }
+
+static void allocate_all(uint64_t *buffers, uint32_t n)
+{
+	uint64_t in = raw_pool(&raw, "full");
+
+	for (uint32_t i = 0; i < n; i++)
+		buffers[i] = raw_alloc(&raw, in, SMALL);
+}
+
+static void publish_all(const uint64_t *buffers, uint32_t n, uint32_t size_of_tensor)
+{
+	static const unsigned char tensor[WIRE_TENSOR_MAX];
+	struct wire_message m = {.type = WIRE_PUBLISH};
+	char name[16];
+
+	m.publish.tensor = (struct wire_bytes){tensor, size_of_tensor};
+	for (uint32_t i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		m.publish.buffer = buffers[i];
+		m.publish.name = raw_text(name);
+		raw_ask(&raw, &m, WIRE_PUBLISHED);
+	}
+}
+
+/* The next broker knows how large it is before it makes it. */
+Test(spending, of_tensors)
+{
+	static uint64_t buffers[N];
+
+	allocate_all(buffers, N);
+	before = spending_now(client);
+	publish_all(buffers, N, WIRE_TENSOR_MAX);
+	expect_paid_twice("names with tensors");
+	spends_no_more();
+}
