@@ -115,6 +115,13 @@ static bool set_time_limit(struct deferred *p, int timeout)
 	return p->timer && event_add(p->timer, &limit) == 0;
 }
 
+/* What is beside its packet, which the journal has as well: what it waits for has a name, of which
+ * it may be the only one that waits. */
+static uint64_t own_of_wait(const struct deferred *p, int timeout)
+{
+	return p->size + OWN_OF_PRICE(p->size) + (timeout > 0 ? PRICE_TIMER_OWN : 0);
+}
+
 bool request_wait(struct request *r, struct deferred_list *list, const struct wait_kind *kind,
 		  int timeout)
 {
@@ -124,7 +131,8 @@ bool request_wait(struct request *r, struct deferred_list *list, const struct wa
 		return false;
 	if (!r->again) {
 		p->kind = kind;
-		if (!charge_take_with(&p->charge, r->client->account, LIMIT_WAITS, 1, p->size)) {
+		if (!charge_take_with(&p->charge, r->client->account, LIMIT_WAITS, 1,
+				      own_of_wait(p, timeout))) {
 			deferred_free(p);
 			request_fail_quota(r, LIMIT_WAITS, "");
 			return false;

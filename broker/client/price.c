@@ -24,7 +24,7 @@ static uint64_t twice(uint64_t bytes)
  * limited by bytes that stand for work as well, so its price is that of its own bytes. */
 static const uint32_t each[LIMIT_KINDS] = {
     [LIMIT_CONNECTIONS] = 1500, [LIMIT_LEASES] = 86,     [LIMIT_NAMES] = 315,
-    [LIMIT_TOKENS] = 480,       [LIMIT_WATCHES] = 145,   [LIMIT_WAITS] = 300,
+    [LIMIT_TOKENS] = 480,       [LIMIT_WATCHES] = 145,   [LIMIT_WAITS] = 430,
     [LIMIT_POOLS] = 9600,       [LIMIT_METADATA] = 60,   [LIMIT_UNSENT] = 120,
     [LIMIT_EVENTS] = 450,       [LIMIT_CHANNELS] = 1625, [LIMIT_FENCES] = 130,
     [LIMIT_SEGMENTS] = 540,

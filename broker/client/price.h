@@ -22,7 +22,7 @@ uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own
 #define PRICE_BUFFER_OWN 80u
 /* And a block that nobody holds, but work still runs on, beside its fences. */
 #define PRICE_GATED_OWN 48u
-/* And a token that ends by itself. */
+/* And a token or a wait that ends by itself. */
 #define PRICE_TIMER_OWN 72u
 /* And a segment of memory that a client had already: what it takes to close its descriptors. */
 #define PRICE_ADOPTED_OWN 64u

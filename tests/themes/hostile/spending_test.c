@@ -288,3 +288,36 @@ Test(spending, of_tensors)
 	expect_paid_twice("names with tensors");
 	spends_no_more();
 }
+
+/* For a name each. */
+static void wait_for_names(int n, int length)
+{
+	struct wire_message m = {.type = WIRE_LOOKUP};
+	char name[256];
+
+	m.lookup.mode = SHARE_RDONLY;
+	m.lookup.timeout = INT32_MAX;
+	before = spending_now(client);
+	for (int i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "%0*d", length, i);
+		m.serial = ++raw.serial;
+		m.lookup.name = raw_text(name);
+		while (raw_send(&raw, &m) < 0)
+			check_ok(share_ping(client));
+	}
+	until(used_of(client, "waits") == n);
+	expect_paid("look-ups that wait");
+	broker_kill_serving();
+	until(used_of(client, "waits") == n);
+	expect_paid("look-ups that wait");
+}
+
+Test(spending, of_waits_for_long_names)
+{
+	wait_for_names(4000, 255);
+}
+
+Test(spending, of_waits_for_short_names)
+{
+	wait_for_names(4000, 8);
+}
