@@ -43,6 +43,24 @@ long process_pid(int pidfd)
 	return line ? strtol(line + 5, NULL, 10) : 0;
 }
 
+/* proc_pid_statm(5): pages that it has, and those of them that are of files or shared. */
+uint64_t process_own_memory(void)
+{
+	int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	unsigned long all, shared;
+	char text[128];
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	if (PROCESS_IS_INSTRUMENTED || sscanf(text, "%*u %lu %lu", &all, &shared) != 2)
+		return 0;
+	return (all - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 static int open_stat(int pidfd)
 {
 	char path[64];

@@ -2,6 +2,8 @@
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
+#include <stdint.h>
+
 /* Whether this is built with a sanitizer that attaches to its own process: gcc says so with a
  * macro, clang with a feature. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -32,6 +34,10 @@ enum process_state {
 /* Returns the state of the process behind @pidfd. @stat keeps a descriptor of /proc between calls:
  * it is -1 before the first one, and the caller closes it in the end. */
 enum process_state process_state(int pidfd, int *stat);
+
+/* Returns how much memory this process has for itself alone, in bytes; 0 when nobody can say, or
+ * when it would be a sanitizer's. */
+uint64_t process_own_memory(void);
 
 /* Returns the number of the process behind @pidfd as this process sees it; 0 when it does not see
  * it, or /proc is not mounted. */

@@ -363,8 +363,3 @@ size_t slab_bytes(const struct slab *slab)
 {
 	return (size_t)slab->chunk_count * CHUNK_SIZE;
 }
-
-size_t slab_vacant(const struct slab *slab)
-{
-	return slab_bytes(slab) - slab->live * slab->stride;
-}

@@ -81,7 +81,5 @@ uint32_t slab_index(const void *object);
 size_t slab_live(const struct slab *slab);
 /* How many bytes the chunks take. */
 size_t slab_bytes(const struct slab *slab);
-/* How many of these no object has. */
-size_t slab_vacant(const struct slab *slab);
 
 #endif

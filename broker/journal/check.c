@@ -130,7 +130,6 @@ static int read_chunk(struct journal *j, struct chunk *chunk, uint64_t *data, ch
 			return distrust(why, why_size, "a record is damaged",
 					(uint64_t)place * PLACE_UNIT);
 		j->count[type]++;
-		j->live += chunk->entry_size;
 		s->live++;
 	}
 	if (s->live == 0)

@@ -96,7 +96,6 @@ void entry_free(struct journal *j, const struct chunk *chunk, unsigned char *ent
 
 	entry_file(j, chunk, entry);
 	j->count[chunk->type]--;
-	j->live -= chunk->entry_size;
 	if (--s->live == 0)
 		chunk_is_empty(j, s);
 }
@@ -125,7 +124,6 @@ uint32_t entry_take(struct journal *j, enum record_type type, size_t size)
 	if (s->live++ == 0)
 		chunk_is_used(j, s);
 	j->count[type]++;
-	j->live += size_of_class(class);
 	return place;
 }
 
@@ -174,11 +172,6 @@ const void *journal_bytes(const struct journal *j, uint32_t record, size_t *size
 uint64_t journal_size(const struct journal *j)
 {
 	return j->used - FIRST_CHUNK - j->given_back;
-}
-
-uint64_t journal_vacant(const struct journal *j)
-{
-	return journal_size(j) - j->live;
 }
 
 uint32_t journal_count(const struct journal *j, enum record_type type)

@@ -111,7 +111,6 @@ struct journal {
 	uint32_t n_empty;
 	uint32_t kept_empty; /* so many of these keep it: EMPTY_KEPT, but in tests */
 	uint64_t given_back; /* bytes of memory that holes do not have */
-	uint64_t live;       /* bytes of entries that are not free */
 	uint32_t count[RECORD_TYPES];
 };
 

@@ -91,9 +91,8 @@ uint32_t journal_layout(const struct journal *j);
  * does not know this one opens the journal. */
 bool journal_raise_layout(struct journal *j);
 
-uint64_t journal_size(const struct journal *j);   /* bytes of memory that it has for records */
-uint64_t journal_vacant(const struct journal *j); /* those of them that no record has */
-uint64_t journal_taken_by(size_t size);           /* those that a record of this size has */
+uint64_t journal_size(const struct journal *j); /* bytes of memory that it has for records */
+uint64_t journal_taken_by(size_t size);         /* those that a record of this size has */
 /* Records of a type, with those that are not committed yet. */
 uint32_t journal_count(const struct journal *j, enum record_type type);
 

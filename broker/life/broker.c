@@ -37,6 +37,7 @@
 #include "broker/life/reload.h"
 #include "broker/life/restore.h"
 #include "broker/life/rooms.h"
+#include "broker/life/unpaid.h"
 #include "broker/life/upgrade.h"
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
@@ -255,23 +256,6 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	return 0;
 }
 
-/* So much is not counted: chunks that are kept, and one of each type and size of which some is
- * free.
- */
-#define VACANT_MAX (UINT64_C(8) << 20)
-
-/* Whoever has left a few records in each chunk of a large journal keeps its memory; and so who has
- * left a few objects of which there were many. */
-static void count_vacant(struct broker *b)
-{
-	uint64_t vacant = journal_vacant(b->journal) + slab_vacant(&b->memory->blocks) +
-			  slab_vacant(&b->buffers->slab) + slab_vacant(&b->buffers->leases);
-
-	accounts_subtract(b->accounts, LIMIT_MEMORY, accounts_nobodys(b->accounts, LIMIT_MEMORY));
-	if (vacant > VACANT_MAX && !MUTATION(holes_cost_nothing))
-		accounts_add(b->accounts, LIMIT_MEMORY, vacant - VACANT_MAX);
-}
-
 void broker_commit(struct broker *b)
 {
 	size_t closing;
@@ -289,7 +273,7 @@ void broker_commit(struct broker *b)
 			journal_commit(b->journal);
 		kept_flush(closing);
 	} while (connections_wait_for_flush(b) || kept_waiting() > 0);
-	count_vacant(b);
+	unpaid_count(b);
 	blame_end();
 }
 

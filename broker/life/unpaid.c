@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What there is of memory beside what users pay for is nobody's, and leaves less for all: whoever
+ * has left a few objects in each part of what they took keeps the rest from being given back. It is
+ * looked how much there is, and not counted what it is of: so the sum is right whatever somebody
+ * has thought of.
+ */
+
+#include <malloc.h>
+
+#include "base/mutation.h"
+#include "base/process.h"
+#include "broker/broker.h"
+#include "broker/client/account.h"
+#include "broker/journal/journal.h"
+#include "broker/life/unpaid.h"
+
+/* So much is the program's own. */
+#define OWN_MEMORY (UINT64_C(8) << 20)
+/* After so many commits it is looked how much there is: a look takes as long as one of them. */
+#define LOOK_EVERY 64
+
+static uint64_t beyond_what_is_paid(const struct broker *b)
+{
+	uint64_t paid = accounts_used(b->accounts, LIMIT_MEMORY) -
+			accounts_nobodys(b->accounts, LIMIT_MEMORY);
+	uint64_t all = process_own_memory() + journal_size(b->journal);
+
+	return all > paid + OWN_MEMORY && !MUTATION(holes_cost_nothing) ? all - paid - OWN_MEMORY
+									: 0;
+}
+
+void unpaid_count(struct broker *b)
+{
+	uint64_t nobodys;
+
+	if (b->n_commits++ % LOOK_EVERY > 0)
+		return;
+	nobodys = beyond_what_is_paid(b);
+	if (nobodys > b->nobodys_least + OWN_MEMORY) {
+		malloc_trim(0);
+		nobodys = b->nobodys_least = beyond_what_is_paid(b);
+	}
+	if (nobodys < b->nobodys_least)
+		b->nobodys_least = nobodys;
+	accounts_subtract(b->accounts, LIMIT_MEMORY, accounts_nobodys(b->accounts, LIMIT_MEMORY));
+	accounts_add(b->accounts, LIMIT_MEMORY, nobodys);
+}
