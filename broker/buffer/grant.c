@@ -103,7 +103,14 @@ static int add_gate(struct client *client, struct message *out, const struct fen
 /*
  * Whoever may write comes after everything that was enqueued before, and not only through those in
  * between: when one of them dies, waiting for it is over, while what it waited for may still run.
+ * Who gave it pays for that, and where that user can pay for no more, it comes when the work is
+ * done: by then there is nothing to remember.
  */
+static bool may_remember(const struct buffer *buffer, const struct fence *hand_over)
+{
+	return fence_set_may_add(buffer->pending, hand_over, false) || MUTATION(remember_unpaid);
+}
+
 static void remember(struct buffer *buffer, const struct fence *hand_over)
 {
 	struct fence copy = *hand_over;
@@ -156,6 +163,8 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 		if (r == 0)
 			r = add_gate(client, &out, buffer->pending);
 	}
+	if (r == 0 && writable && out.handed_over && !may_remember(buffer, g->hand_over))
+		r = SHARE_EAGAIN;
 	if (r != 0)
 		return explain(r, failure);
 	r = lease_grant(b, client, buffer, g->mode, &lease, failure);

@@ -33,8 +33,7 @@ struct record {
 	/* Of what is written: the members, and what follows them. */
 	struct iovec parts[1 + RECORD_RESTS];
 	size_t n_parts;
-	/* Of what is read: what was wrong, what follows, and with how much of it the object ends.
-	 */
+	/* Of what is read: what was wrong, what follows, and how much the object ends with. */
 	int error;
 	unsigned char *rest;
 	size_t left, at_end;

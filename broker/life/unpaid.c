@@ -23,8 +23,8 @@
 
 static uint64_t beyond_what_is_paid(const struct broker *b)
 {
-	uint64_t paid = accounts_used(b->accounts, LIMIT_MEMORY) -
-			accounts_nobodys(b->accounts, LIMIT_MEMORY);
+	uint64_t paid =
+	    accounts_used(b->accounts, LIMIT_MEMORY) - accounts_nobodys(b->accounts, LIMIT_MEMORY);
 	uint64_t all = process_own_memory() + journal_size(b->journal);
 
 	return all > paid + OWN_MEMORY && !MUTATION(holes_cost_nothing) ? all - paid - OWN_MEMORY

@@ -637,6 +637,58 @@ Test(broker_memory, who_has_as_much_as_it_may_have_gives_back_behind_its_work)
 	gate_free(gate);
 }
 
+/* To be written to by who looks it up, who must come after the work in this stream. */
+static void hand_over(struct raw *r, uint64_t buffer, unsigned slot)
+{
+	struct wire_message m = {.type = WIRE_PUBLISH};
+
+	m.publish.buffer = buffer;
+	m.publish.name = raw_text("handed over");
+	m.publish.timeline = WIRE_TIMELINE(r->page_id, slot);
+	m.publish.value = 1;
+	raw_ask(r, &m, WIRE_PUBLISHED);
+}
+
+/* What the broker remembers of the work its giver pays for; who cannot, is believed when it is
+ * done. The next broker pays for all that there is, so nothing was for nothing. */
+Test(broker_memory, of_work_that_is_handed_over_no_more_is_remembered_than_is_paid_for)
+{
+	enum { FENCES = 20, BUFFERS = 4 };
+	struct wire_message take = {.type = WIRE_LOOKUP};
+	uint64_t given[BUFFERS];
+	struct raw r;
+	int taken = 0;
+
+	broker_write_config(
+	    "{\"limits\": {\"fences\": 20}, \"pools\": [{\"name\": \"default\", "
+	    "\"kind\": \"host\", \"access\": [{\"user\": \"*\", \"mode\": "
+	    "\"rw\"}]}]}");
+	check_ok(share_reload(client, NULL, NULL));
+	raw_open(&r, "hands over");
+	take.lookup.name = raw_text("handed over");
+	take.lookup.mode = SHARE_RDWR;
+	for (int i = 0; i < BUFFERS; i++) {
+		given[i] = raw_alloc(&r, raw_pool(&r, "default"), 1);
+		for (unsigned slot = 1; slot <= FENCES; slot++) {
+			hand_over(&r, given[i], slot);
+			raw_request(&r, &take);
+			fd_list_close(&r.fds);
+			taken += r.m.type == WIRE_GRANT;
+			if (r.m.type != WIRE_GRANT)
+				check_error(r.m.error.error, SHARE_EAGAIN);
+		}
+	}
+	check_eq(taken, FENCES);
+	broker_kill_serving();
+	check_eq(used_of(client, "fences"), FENCES);
+	for (unsigned slot = 1; slot <= FENCES; slot++)
+		timeline_signal(r.page, slot, 1);
+	raw_ask(&r, &take, WIRE_GRANT);
+	fd_list_close(&r.fds);
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+}
+
 /* Whoever has too much can ask for the one thing that helps, and has lost nothing by it. */
 Test(broker_memory, an_operator_who_takes_all_may_have_the_configuration_read_again)
 {

@@ -416,3 +416,29 @@ Test(spending, of_what_lies_between_what_was_given_up)
 	expect_counted("metadata of one of eight buffers");
 	spends_no_more();
 }
+
+/* Who writes after a hand-over has to come after the work that was not done then, as long as that
+ * lasts. */
+Test(spending, of_what_is_handed_over_behind_work)
+{
+	enum { BUFFERS = 500, STREAMS = 100 };
+	static uint64_t buffers[BUFFERS];
+	struct wire_message give = {.type = WIRE_PUBLISH}, take = {.type = WIRE_LOOKUP};
+
+	allocate_all(buffers, BUFFERS);
+	before = spending_now(client);
+	give.publish.name = take.lookup.name = raw_text("handed over");
+	give.publish.value = 1;
+	take.lookup.mode = SHARE_RDWR;
+	for (int i = 0; i < BUFFERS; i++)
+		for (unsigned slot = 1; slot <= STREAMS; slot++) {
+			give.publish.buffer = buffers[i];
+			give.publish.timeline = WIRE_TIMELINE(raw.page_id, slot);
+			raw_ask(&raw, &give, WIRE_PUBLISHED);
+			raw_ask(&raw, &take, WIRE_GRANT);
+			fd_list_close(&raw.fds);
+		}
+	check_eq(used_of(client, "fences"), BUFFERS * STREAMS);
+	expect_paid_twice("what is handed over behind work");
+	spends_no_more();
+}

@@ -282,6 +282,7 @@ l holes_cost_nothing              broker_memory_test
 l map_unpaid                      broker_memory_test
 l bear_all                        broker_memory_test
 l open_unpaid                     broker_memory_test
+l remember_unpaid                 broker_memory_test
 j lease_not_noted                 restart_memory_test
 j gate_not_noted                  restart_memory_test
 j name_not_noted                  restart_test
