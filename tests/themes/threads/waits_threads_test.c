@@ -231,6 +231,22 @@ static int call_share_call_start(int timeout_ms)
 	return share_call_start(t.s, NULL, NULL, 0, timeout_ms, NULL, &p);
 }
 
+static int call_share_call_with(int timeout_ms)
+{
+	share_outgoing request = SHARE_OUTGOING_INIT;
+	share_message m = SHARE_MESSAGE_INIT;
+
+	return share_call_with(t.s, &request, timeout_ms, NULL, &m);
+}
+
+static int call_share_call_start_with(int timeout_ms)
+{
+	share_outgoing request = SHARE_OUTGOING_INIT;
+	share_pending *p;
+
+	return share_call_start_with(t.s, &request, timeout_ms, NULL, &p);
+}
+
 static int call_share_call_finish(int timeout_ms)
 {
 	share_message m = SHARE_MESSAGE_INIT;
@@ -321,6 +337,8 @@ static void disconnect(void)
 	W(share_channel_drain, no_room, close_channel, SHARE_EAGAIN, SHARE_ETIMEDOUT)              \
 	W(share_call, nobody_to_answer, close_service, SHARE_EAGAIN, SHARE_ETIMEDOUT)              \
 	W(share_call_start, no_answer, close_service, SHARE_EAGAIN, SHARE_ETIMEDOUT)               \
+	W(share_call_with, nobody_to_answer, close_service, SHARE_EAGAIN, SHARE_ETIMEDOUT)         \
+	W(share_call_start_with, no_answer, close_service, SHARE_EAGAIN, SHARE_ETIMEDOUT)          \
 	W(share_call_finish, no_answer, close_service, SHARE_EAGAIN, SHARE_ETIMEDOUT)              \
 	W(share_next_request, no_request, close_service, SHARE_EAGAIN, SHARE_ETIMEDOUT)            \
 	W(share_lookup, no_name, disconnect, SHARE_ENOENT, SHARE_ETIMEDOUT)                        \
