@@ -9,7 +9,6 @@
 #include <linux/membarrier.h>
 
 #include "base/mutation.h"
-#include "ring/entry.h"
 #include "ring/producer.h"
 
 void ring_producer_identify(struct ring_producer *p, uint64_t member)
@@ -167,37 +166,6 @@ static void stop_counting(struct ring_producer *p, uint32_t consumer)
 	p->consumers.latest &= ~RING_BIT(consumer);
 	if (p->consumers.admitted == 0)
 		p->lanes[0].base = p->lanes[0].tail;
-}
-
-void ring_give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
-{
-	struct ring_ticket *t = &p->tickets[ticket];
-	struct channel_entry *copy = ring_copy_of(p, ticket);
-	uint64_t size_deliveries = ring_load(&copy->size_deliveries);
-	uint32_t deliveries = CHANNEL_SMALL(size_deliveries);
-
-	if (had && MUTATION(lose_what_it_had))
-		t->acknowledged = true;
-	if (t->acknowledged || (had && deliveries >= p->shape.deliveries)) {
-		t->set_aside = !t->acknowledged;
-		ring_finish(p, ticket);
-		return;
-	}
-	deliveries += had && !MUTATION(redeliver_unmarked);
-	/* One word says that nobody has it, and as which delivery it comes: killed between two
-	 * stores, we would leave it unmarked, or counted twice. */
-	atomic_store_explicit(&copy->sequence,
-			      had && !MUTATION(mark_after_return)
-				  ? CHANNEL_COPY_RETURNED | deliveries
-				  : CHANNEL_COPY_WAITS,
-			      memory_order_release);
-	if (had) {
-		ring_store(&copy->size_deliveries,
-			   CHANNEL_PACK(CHANNEL_LARGE(size_deliveries), deliveries));
-		channel_add(&p->header->redelivered, 1);
-	}
-	ring_unlink(p, ticket);
-	ring_prepend(p, LIST_BACKLOG, ticket);
 }
 
 /* Of a message: somebody may have a lease of each of its buffers. */

@@ -91,6 +91,37 @@ bool ring_finish_if_through(struct ring_producer *p, uint16_t ticket)
 	return through;
 }
 
+void ring_give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
+{
+	struct ring_ticket *t = &p->tickets[ticket];
+	struct channel_entry *copy = ring_copy_of(p, ticket);
+	uint64_t size_deliveries = ring_load(&copy->size_deliveries);
+	uint32_t deliveries = CHANNEL_SMALL(size_deliveries);
+
+	if (had && MUTATION(lose_what_it_had))
+		t->acknowledged = true;
+	if (t->acknowledged || (had && deliveries >= p->shape.deliveries)) {
+		t->set_aside = !t->acknowledged;
+		ring_finish(p, ticket);
+		return;
+	}
+	deliveries += had && !MUTATION(redeliver_unmarked);
+	/* One word says that nobody has it, and as which delivery it comes: killed between two
+	 * stores, we would leave it unmarked, or counted twice. */
+	atomic_store_explicit(&copy->sequence,
+			      had && !MUTATION(mark_after_return)
+				  ? CHANNEL_COPY_RETURNED | deliveries
+				  : CHANNEL_COPY_WAITS,
+			      memory_order_release);
+	if (had) {
+		ring_store(&copy->size_deliveries,
+			   CHANNEL_PACK(CHANNEL_LARGE(size_deliveries), deliveries));
+		channel_add(&p->header->redelivered, 1);
+	}
+	ring_unlink(p, ticket);
+	ring_prepend(p, LIST_BACKLOG, ticket);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 static bool is_known(struct ring_producer *p, struct ring_peer *peer)
