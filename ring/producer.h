@@ -254,6 +254,15 @@ bool ring_observe(struct ring_producer *p, uint16_t ticket, bool thoroughly);
 /* The one of @consumer: whether it has acknowledged, or given it back. */
 bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consumer);
 
+/* Whether its row is about us by now. */
+static inline bool ring_is_known(struct ring_producer *p, struct ring_peer *peer)
+{
+	if (!peer->known)
+		peer->known =
+		    atomic_load_explicit(&peer->row->producer, memory_order_acquire) == p->member;
+	return peer->known;
+}
+
 /* How far a consumer says to have got, if that can be. */
 uint64_t ring_taken(struct ring_producer *p, uint32_t consumer);
 
