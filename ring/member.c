@@ -114,46 +114,6 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring
 		ring_deliver_backlog(p);
 }
 
-void ring_deliver(struct ring_producer *p, uint16_t ticket, uint32_t consumer,
-		  const struct ring_message *m, uint32_t deliveries)
-{
-	struct ring_ticket *t = &p->tickets[ticket];
-	struct channel_entry *copy = ring_copy_of(p, ticket);
-
-	t->consumer = (uint8_t)consumer;
-	t->pending |= RING_BIT(consumer);
-	p->peers[consumer].load++;
-	p->turn = consumer;
-	ring_append(p, consumer, ticket);
-	/* first whose it is, and then that it is there: nobody else is to have it then */
-	ring_store(&copy->ticket, (uint16_t)consumer);
-	if (!MUTATION(copy_of_no_lane))
-		atomic_store_explicit(&copy->sequence, p->lanes[consumer].tail + 1,
-				      memory_order_release);
-	ring_put(p, consumer, ticket, m, deliveries);
-}
-
-void ring_deliver_backlog(struct ring_producer *p)
-{
-	struct ring_list *backlog = &p->lists[LIST_BACKLOG];
-
-	while (backlog->n > 0) {
-		uint16_t ticket = backlog->first;
-		struct ring_message m;
-		uint32_t consumer;
-
-		/* nobody is to get what one who was left behind with it has acknowledged by now */
-		if (p->tickets[ticket].pending != 0 && ring_observe(p, ticket, true))
-			continue;
-		consumer = ring_choose(p, true, p->tickets[ticket].refused);
-		if (consumer == CHANNEL_MEMBERS_MAX)
-			return;
-		ring_unlink(p, ticket);
-		ring_read_copy(p, ticket, &m);
-		ring_deliver(p, ticket, consumer, &m, m.deliveries);
-	}
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Going                                                                                       */
 

@@ -14,7 +14,7 @@
 #include "base/mutation.h"
 #include "pages/timeline.h"
 #include "ring/entry.h"
-#include "ring/producer.h"
+#include "ring/lane.h"
 
 static void *zeros(size_t n, size_t size)
 {
@@ -110,42 +110,6 @@ void ring_producer_free(struct ring_producer *p)
 /* ------------------------------------------------------------------------------------------- */
 /* Sending                                                                                     */
 
-static inline __attribute__((always_inline)) void put(struct ring_producer *p, uint32_t lane,
-						      uint16_t ticket, const struct ring_message *m,
-						      uint32_t deliveries)
-{
-	struct ring_lane *l = &p->lanes[lane];
-	struct channel_entry *e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
-	struct ring_ticket *t = &p->tickets[ticket];
-
-	/*
-	 * Whoever still reads the older one is not to take a mixture for either. Where all have
-	 * taken it, nobody does. The line with the sequence number, which consumers keep looking
-	 * at, is written last and at once.
-	 */
-	if (ring_drops(p) || (p->consumers.lingering | p->consumers.latest) != 0) {
-		atomic_store_explicit(&e->sequence, 0, memory_order_release);
-		atomic_thread_fence(memory_order_release);
-	}
-	ring_entry_store(e, m, t->number, t->version, ticket, deliveries);
-	atomic_store_explicit(&e->sequence, l->tail + 1, memory_order_release);
-
-	l->tickets[l->tail & p->mask] = ticket;
-	t->sequence = l->tail++;
-	atomic_store_explicit(&l->shared->tail, l->tail, memory_order_release);
-	p->consumers.fresh |=
-	    p->shape.mode == CHANNEL_BROADCAST ? p->consumers.admitted : RING_BIT(lane);
-	/* nobody looks at the next one's data before its header: ours by then */
-	e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
-	__builtin_prefetch(e->data, 1);
-}
-
-void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const struct ring_message *m,
-	      uint32_t deliveries)
-{
-	put(p, lane, ticket, m, deliveries);
-}
-
 /* @sequence: what is said of it at first. */
 static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct ring_message *m,
 		      uint32_t deliveries, uint64_t sequence)
@@ -166,20 +130,6 @@ static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct rin
 	copy->timeline = CHANNEL_TIMELINE(m->fence.slot, m->n_further);
 	if (m->data_size > 0 && !ring_is_far(m->data_size))
 		memcpy(copy->data, m->data, m->data_size);
-}
-
-void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_message *out)
-{
-	struct channel_entry *copy = ring_copy_of(p, ticket);
-
-	ring_entry_load(copy, out);
-	out->n_further = CHANNEL_MORE(out->fence.slot);
-	out->fence.slot = CHANNEL_SLOT(out->fence.slot);
-	out->ticket = ticket;
-	/* in our own page, or memory; and in no other, whatever has become of the copy */
-	out->data = copy->data;
-	if (p->far && ring_is_far(out->data_size))
-		out->data = p->far + ticket * p->far_size + channel_far_data(&p->shape);
 }
 
 static uint32_t next_version(const struct ring_producer *p, uint16_t ticket)
@@ -320,7 +270,7 @@ static inline __attribute__((always_inline)) void hand_over(struct ring_producer
 		p->peers[target].load++;
 	}
 	ring_append(p, lane, ticket);
-	put(p, lane, ticket, m, deliveries);
+	ring_put(p, lane, ticket, m, deliveries);
 }
 
 int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,

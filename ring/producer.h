@@ -266,9 +266,6 @@ static inline bool ring_is_known(struct ring_producer *p, struct ring_peer *peer
 /* How far a consumer says to have got, if that can be. */
 uint64_t ring_taken(struct ring_producer *p, uint32_t consumer);
 
-/* The message with this ticket goes into a lane, which has room. */
-void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const struct ring_message *m,
-	      uint32_t deliveries);
 /* Queue: the copy of the message with this ticket; and what is in it. */
 static inline struct channel_entry *ring_copy_of(const struct ring_producer *p, uint16_t ticket)
 {

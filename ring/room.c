@@ -12,69 +12,6 @@
 #include "base/mutation.h"
 #include "ring/producer.h"
 
-bool ring_has_room(struct ring_producer *p, uint32_t lane)
-{
-	struct ring_lane *l = &p->lanes[lane];
-	uint64_t lowest = l->tail;
-
-	if (l->tail < l->limit)
-		return true;
-	if (p->shape.mode != CHANNEL_BROADCAST)
-		lowest = ring_taken(p, lane);
-	else if (p->consumers.admitted == 0)
-		lowest = l->base;
-	else
-		for (uint64_t who = p->consumers.admitted & ~p->consumers.latest; who;
-		     who &= who - 1) {
-			uint64_t taken = ring_taken(p, (uint32_t)__builtin_ctzll(who));
-
-			lowest = taken < lowest ? taken : lowest;
-		}
-	if (lowest < l->head)
-		lowest = l->head;
-	/* nothing is dropped for some while others have no room anyhow */
-	if (p->consumers.latest != 0 && l->tail < lowest + p->shape.depth) {
-		uint64_t left = ring_pass_over_for_room(p);
-
-		lowest = left < lowest ? left : lowest;
-	}
-	l->limit = lowest + p->shape.depth;
-	return l->tail < l->limit;
-}
-
-static uint32_t choose_of(struct ring_producer *p, uint64_t consumers, bool with_room)
-{
-	uint64_t after = consumers & ~((RING_BIT(p->turn) << 1) - 1);
-	uint64_t rest = consumers & ~after;
-	uint32_t best = CHANNEL_MEMBERS_MAX;
-
-	for (int half = 0; half < 2; half++, after = rest)
-		for (; after; after &= after - 1) {
-			uint32_t consumer = (uint32_t)__builtin_ctzll(after);
-
-			if (best != CHANNEL_MEMBERS_MAX &&
-			    p->peers[consumer].load >= p->peers[best].load)
-				continue;
-			if (!with_room || ring_has_room(p, consumer))
-				best = consumer;
-		}
-	return best;
-}
-
-uint32_t ring_choose(struct ring_producer *p, bool with_room, uint64_t rather_not)
-{
-	uint64_t admitted = p->consumers.admitted;
-	uint32_t best;
-
-	if (MUTATION(give_back_to_who_rejected))
-		rather_not = 0;
-	best = choose_of(p, admitted & ~rather_not, with_room);
-
-	if (best == CHANNEL_MEMBERS_MAX && admitted & rather_not)
-		best = choose_of(p, admitted, with_room);
-	return best;
-}
-
 /* What somebody has given back comes before what is sent now, wherever it is in its lane. */
 static void look_for_rejected(struct ring_producer *p)
 {
