@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/standin/standin.h"
@@ -62,6 +63,28 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 	return result;
 }
 
+/* Host and devices have it at the same address. */
+CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
+{
+	CUresult result;
+	struct range *r;
+
+	if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+		return CUDA_ERROR_INVALID_VALUE;
+	ENTER(cuMemAllocManaged, NEEDS_CONTEXT);
+	result = cuMemAlloc(out, size);
+	if (result != CUDA_SUCCESS)
+		return result;
+	pthread_mutex_lock(&standin_lock);
+	r = range_at(*out);
+	r->managed = true;
+	if (mmap((void *)r->address, r->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		 r->backing->fd, 0) == MAP_FAILED)
+		abort();
+	pthread_mutex_unlock(&standin_lock);
+	return CUDA_SUCCESS;
+}
+
 static CUresult unmap_plain(CUdeviceptr address, bool opened)
 {
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -103,7 +126,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&standin_lock);
 	r = range_at(pointer);
-	if (r && r->plain && !r->opened) {
+	if (r && r->plain && !r->opened && !r->managed) {
 		handle.pid = (int32_t)getpid();
 		handle.fd = r->backing->fd;
 		handle.inode = r->backing->inode;

@@ -21,7 +21,7 @@ static CUresult of_device(CUpointer_attribute which, const struct range *r, CUde
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 		return PUT(unsigned long long, r->id);
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		return PUT(unsigned, 0);
+		return PUT(unsigned, r->managed);
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		return PUT(int, ordinal_of(r->backing->device));
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:

@@ -73,6 +73,8 @@ struct backing {
 	unsigned device;
 	uint64_t size;
 	ino_t inode;
+	unsigned handle_types; /* vmm: what it was made to be exported as */
+	bool rdma;             /* vmm: made for it here */
 };
 
 /* @type: "vmm", "vmm:rdma", "pool" or "plain". */
@@ -96,6 +98,7 @@ struct range {
 	struct backing *backing;
 	struct pool *pool;                     /* NULL: not of one */
 	bool plain;                            /* of cuMemAlloc */
+	bool managed;                          /* of cuMemAllocManaged, which is plain as well */
 	bool opened;                           /* of another process's */
 	bool freed;                            /* cuMemFreeAsync() was called */
 	unsigned char access[STANDIN_DEVICES]; /* CUmemAccess_flags */

@@ -333,6 +333,53 @@ Test(standin_memory, a_pointer_says_what_it_is)
 	CHECK(type == 0);
 }
 
+Test(standin_memory, an_address_leads_to_the_handle_of_what_is_mapped_there)
+{
+	CUmemGenericAllocationHandle handle, again;
+	CUmemAllocationProp properties;
+	CUdeviceptr p, plain;
+
+	standin_configure("");
+	use_context();
+	handle = vmm_create(SIZE);
+	p = vmm_map(handle, SIZE, READWRITE);
+	MUST(cuMemRelease(handle));
+	set_byte(p, 9);
+	MUST(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(p + 100))); /* NOLINT */
+	MUST(cuMemGetAllocationPropertiesFromHandle(&properties, again));
+	CHECK(properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+	CHECK(properties.location.id == 0 && properties.requestedHandleTypes == FD);
+	MUST(cuMemUnmap(p, SIZE));
+	CHECK(byte_at(vmm_map(vmm_import(vmm_export(again)), SIZE, READ)) == 9);
+	MUST(cuMemRelease(again));
+	CHECK_RESULT(cuMemRelease(again), CUDA_ERROR_INVALID_VALUE);
+	CHECK_RESULT(cuMemGetAllocationPropertiesFromHandle(&properties, again),
+		     CUDA_ERROR_INVALID_VALUE);
+	CHECK_RESULT(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)p), /* NOLINT */
+		     CUDA_ERROR_INVALID_VALUE);
+	MUST(cuMemAlloc(&plain, SIZE));
+	CHECK_RESULT(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)plain), /* NOLINT */
+		     CUDA_ERROR_INVALID_VALUE);
+	MUST(cuMemFree(plain));
+}
+
+Test(standin_memory, managed_memory_is_the_hosts_as_well)
+{
+	unsigned managed = 0;
+	CUipcMemHandle handle;
+	CUdeviceptr p;
+
+	standin_configure("");
+	use_context();
+	MUST(cuMemAllocManaged(&p, SIZE, CU_MEM_ATTACH_GLOBAL));
+	set_byte(p, 3);
+	CHECK(*(volatile unsigned char *)(uintptr_t)p == 3); /* NOLINT */
+	MUST(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+	CHECK(managed == 1);
+	CHECK_RESULT(cuIpcGetMemHandle(&handle, p), CUDA_ERROR_INVALID_VALUE);
+	MUST(cuMemFree(p));
+}
+
 static void open_legacy(int channel)
 {
 	CUipcMemHandle handle;

@@ -12,7 +12,6 @@
 struct allocation {
 	struct allocation *next;
 	struct backing *backing;
-	bool exportable;
 };
 
 struct reservation {
@@ -62,15 +61,13 @@ CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *p
 }
 
 /* Takes the backing. */
-static CUresult add_allocation(struct backing *b, bool exportable,
-			       CUmemGenericAllocationHandle *out)
+static CUresult add_allocation(struct backing *b, CUmemGenericAllocationHandle *out)
 {
 	struct allocation *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		abort();
 	a->backing = b;
-	a->exportable = exportable;
 	pthread_mutex_lock(&standin_lock);
 	a->next = allocations;
 	allocations = a;
@@ -96,7 +93,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
 			   prop->allocFlags.gpuDirectRDMACapable ? "vmm:rdma" : "vmm", size, &b);
 	if (result != CUDA_SUCCESS)
 		return result;
-	return add_allocation(b, prop->requestedHandleTypes, out);
+	b->handle_types = prop->requestedHandleTypes;
+	b->rdma = prop->allocFlags.gpuDirectRDMACapable;
+	return add_allocation(b, out);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -119,6 +118,45 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return result;
 }
 
+/* Of whatever cuMemMap() has mapped there, from any address in it. */
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *address)
+{
+	struct backing *b = NULL;
+	struct range *r;
+
+	ENTER(cuMemRetainAllocationHandle, NEEDS_INIT);
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&standin_lock);
+	r = range_at((uintptr_t)address);
+	if (r && !r->pool && !r->plain)
+		b = backing_ref(r->backing);
+	pthread_mutex_unlock(&standin_lock);
+	return b ? add_allocation(b, out) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out,
+						CUmemGenericAllocationHandle handle)
+{
+	struct allocation *a;
+
+	ENTER(cuMemGetAllocationPropertiesFromHandle, NEEDS_INIT);
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&standin_lock);
+	a = find_allocation(handle);
+	if (a)
+		*out = (CUmemAllocationProp){
+		    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		    .requestedHandleTypes = a->backing->handle_types,
+		    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+				 .id = ordinal_of(a->backing->device)},
+		    .allocFlags.gpuDirectRDMACapable = a->backing->rdma,
+		};
+	pthread_mutex_unlock(&standin_lock);
+	return a ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
 				      CUmemAllocationHandleType type, unsigned long long flags)
 {
@@ -130,10 +168,10 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&standin_lock);
 	a = find_allocation(handle);
-	if (a && a->exportable)
+	if (a && a->backing->handle_types)
 		fd = backing_export(a->backing);
 	pthread_mutex_unlock(&standin_lock);
-	if (!a || !a->exportable)
+	if (fd < 0 && (!a || !a->backing->handle_types))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
@@ -151,7 +189,10 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
 	if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
 	result = backing_import((int)(intptr_t)handle, "vmm", &b);
-	return result == CUDA_SUCCESS ? add_allocation(b, true, out) : result;
+	if (result != CUDA_SUCCESS)
+		return result;
+	b->handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	return add_allocation(b, out);
 }
 
 CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
