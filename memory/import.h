@@ -19,6 +19,8 @@
  * CUstream either. */
 bool memory_driver_is_loaded(void);
 
+struct adopted;
+
 struct memory_mapping {
 	void *address;
 	uint64_t size;
@@ -27,6 +29,7 @@ struct memory_mapping {
 	uint32_t recipe_flags; /* host memory: enum memory_recipe_flags */
 	int ordinal;           /* CUDA's number of its device in this process; -1: host memory */
 	void *kept;            /* belongs to the importer */
+	struct adopted *own;   /* what this process has given itself, and maps nowhere else */
 };
 
 /*

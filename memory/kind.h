@@ -125,5 +125,11 @@ static inline uint64_t memory_recipe_offset(const struct memory_recipe *recipe)
 
 /* Puts the text by which the broker calls the segment's device into @out. */
 void memory_recipe_device(const struct memory_recipe *recipe, char out[MEMORY_UUID_TEXT]);
+/* Whether it is of memory of a device. */
+bool memory_recipe_on_device(const struct memory_recipe *recipe);
+/* Whether there can be such a segment of that kind; recipes come from other processes. 0, or
+ * SHARE_EPROTO and why not. */
+int memory_recipe_check(const struct memory_kind *kind, const struct memory_recipe *recipe,
+			struct failure *failure);
 
 #endif

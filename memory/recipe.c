@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Recipes: the identity of a segment, and the name of the device that it is on. */
+/* Recipes: the identity of a segment, the name of the device that it is on, and what of a recipe
+ * can be right. */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+
+#include <share/error.h>
 
 #include "memory/export.h"
 
@@ -55,4 +58,45 @@ bool memory_uuid_parse(const char *text, unsigned char out[16])
 		p += 2;
 	}
 	return *p == '\0';
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool memory_recipe_on_device(const struct memory_recipe *recipe)
+{
+	unsigned char any = 0;
+
+	for (size_t i = 0; i < sizeof(recipe->device); i++)
+		any |= recipe->device[i];
+	return any;
+}
+
+static uint32_t flags_of(const struct memory_kind *kind)
+{
+	if (kind->on_device)
+		return MEMORY_ON_MIG;
+	if (kind->id == MEMORY_HOST)
+		return MEMORY_HUGE_PAGES | MEMORY_HUGETLB | MEMORY_IS_THERE;
+	return kind->id == MEMORY_ADOPTED ? MEMORY_MAY_SHRINK : 0;
+}
+
+int memory_recipe_check(const struct memory_kind *kind, const struct memory_recipe *recipe,
+			struct failure *failure)
+{
+	if (recipe->size == 0 || recipe->size > INT64_MAX - MEMORY_ALIGNMENT ||
+	    recipe->size % kind->granularity ||
+	    (kind->segment_max && recipe->size > kind->segment_max))
+		return failure_set(failure, SHARE_EPROTO, "no segment of kind %s has %llu bytes",
+				   kind->name, (unsigned long long)recipe->size);
+	if (recipe->address % MEMORY_ALIGNMENT || recipe->address > INT64_MAX - recipe->size ||
+	    (recipe->address && !kind->placeable))
+		return failure_set(failure, SHARE_EPROTO, "no segment of kind %s lies at 0x%llx",
+				   kind->name, (unsigned long long)recipe->address);
+	if (recipe->flags & ~flags_of(kind))
+		return failure_set(failure, SHARE_EPROTO, "no segment of kind %s has flags 0x%x",
+				   kind->name, recipe->flags);
+	if (memory_recipe_on_device(recipe) != kind->on_device)
+		return failure_set(failure, SHARE_EPROTO, "a segment of kind %s %s", kind->name,
+				   kind->on_device ? "without a device" : "on a device");
+	return 0;
 }

@@ -21,6 +21,7 @@
 #include "broker/memory/client_memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/segment.h"
 #include "memory/adopt.h"
 
 /* The pool, if memory may come into it so; NULL when answered. */
@@ -48,11 +49,51 @@ static struct pool *find_pool(struct request *r)
 	return NULL;
 }
 
+/* A file in memory, and where the segment begins in it. */
+static int read_file(const struct wire_adopt *m, const struct fd_list *fds,
+		     struct memory_segment *out, struct failure *failure)
+{
+	if (fds->n != 2)
+		return failure_set(failure, SHARE_EINVAL, "memory has two descriptors");
+	*out = (struct memory_segment){
+	    .recipe = {.size = m->size}, .fd = fds->fds[0], .fd_readonly = fds->fds[1]};
+	memcpy(out->recipe.pointer, &m->offset, sizeof(m->offset));
+	return memory_adopted_check(out->fd, out->fd_readonly, &out->recipe, failure);
+}
+
+/* An allocation of a device, and where the buffer begins in it. */
+static int read_allocation(const struct wire_adopt *m, const struct fd_list *fds,
+			   struct memory_segment *out, struct failure *failure)
+{
+	const struct memory_recipe *recipe = &out->recipe;
+
+	*out = (struct memory_segment){.fd = fds->fds[0], .fd_readonly = -1};
+	if (fds->n != 1 || m->recipe.size != sizeof(out->recipe))
+		return failure_set(failure, SHARE_EINVAL,
+				   "memory of a device has one descriptor and a recipe");
+	memcpy(&out->recipe, m->recipe.data, sizeof(out->recipe));
+	memset(out->recipe.pointer, 0, sizeof(out->recipe.pointer));
+	out->recipe.reserved = 0;
+	if (m->size == 0 || m->offset > recipe->size || m->size > recipe->size - m->offset)
+		return failure_set(failure, SHARE_EINVAL,
+				   "%llu bytes from byte %llu on are not in the allocation, which "
+				   "has %llu",
+				   (unsigned long long)m->size, (unsigned long long)m->offset,
+				   (unsigned long long)recipe->size);
+	if (m->offset % SUBALLOCATOR_UNIT)
+		return failure_set(failure, SHARE_EINVAL,
+				   "the memory begins at byte %llu of its allocation, and a buffer "
+				   "of a device's memory begins at a multiple of %u",
+				   (unsigned long long)m->offset, SUBALLOCATOR_UNIT);
+	return memory_adopted_check_device(memory_kind_by_id(m->kind), out->fd, recipe, failure);
+}
+
 /* What came with the request, still in its list; it may be anything. False when answered. */
 static bool look_at_memory(struct request *r, struct memory_segment *out)
 {
 	const struct wire_adopt *m = &r->m->adopt;
 	struct failure failure;
+	int e;
 
 	if (!r->client->brings && client_let_bring(r->client) < 0) {
 		request_fail_memory(r);
@@ -62,26 +103,27 @@ static bool look_at_memory(struct request *r, struct memory_segment *out)
 		request_fail(r, SHARE_EAGAIN, "the descriptors of the memory are still to come");
 		return false;
 	}
-	if (r->fds->n != 2) {
-		request_fail(r, SHARE_EINVAL, "memory has two descriptors");
-		return false;
-	}
-	*out = (struct memory_segment){
-	    .recipe = {.size = m->size}, .fd = r->fds->fds[0], .fd_readonly = r->fds->fds[1]};
-	memcpy(out->recipe.pointer, &m->offset, sizeof(m->offset));
-	memory_identify(&out->recipe);
-	if (memory_adopted_check(out->fd, out->fd_readonly, &out->recipe, &failure) == 0)
-		return true;
-	request_fail_with(r, &failure);
-	return false;
+	e = m->kind == 0 ? read_file(m, r->fds, out, &failure)
+			 : read_allocation(m, r->fds, out, &failure);
+	if (e == 0)
+		memory_identify(&out->recipe);
+	else
+		request_fail_with(r, &failure);
+	return e == 0;
 }
 
-static void give(struct request *r, struct pool *p, struct block *block)
+static void give(struct request *r, struct segment *s, uint64_t offset)
 {
 	struct grant g = {.mode = SHARE_RDWR, .is_new = true};
+	struct pool *p = s->pool;
 	struct failure failure;
+	struct block *block;
 	int e;
 
+	if (pool_adopt_block(r->broker, s, offset, r->m->adopt.size, &block) < 0) {
+		request_fail_memory(r);
+		return;
+	}
 	e = buffer_new(r->broker, block, r->m->adopt.size, r->client->account, &g.buffer);
 	if (e != 0) {
 		pool_free_block(r->broker, p, block, NULL, NULL);
@@ -99,19 +141,20 @@ static void give(struct request *r, struct pool *p, struct block *block)
 
 void handle_adopt(struct request *r)
 {
+	const struct wire_adopt *m = &r->m->adopt;
 	struct pool *p = find_pool(r);
 	struct memory_segment memory;
 	struct failure failure;
-	struct block *block;
+	struct segment *s;
 
 	if (!p || !look_at_memory(r, &memory))
 		return;
-	if (pool_adopt(r->broker, p, r->client->account, &memory, &block, &failure) != 0) {
+	if (pool_adopt(r->broker, p, r->client->account, &memory, m->size, &s, &failure) != 0) {
 		request_fail_with(r, &failure);
 		return;
 	}
 	/* they are the segment's from now on */
-	fd_list_take(r->fds, 0);
-	fd_list_take(r->fds, 1);
-	give(r, p, block);
+	for (size_t i = 0; i < r->fds->n; i++)
+		fd_list_take(r->fds, i);
+	give(r, s, m->kind == 0 ? 0 : m->offset);
 }

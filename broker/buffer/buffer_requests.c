@@ -17,6 +17,7 @@
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 #include "broker/order/fence.h"
@@ -120,7 +121,7 @@ void handle_recipe_get(struct request *r)
 	fd = segment_descriptor(s, lease->mode == SHARE_RDWR);
 	m.recipe = (struct wire_recipe){
 	    .offset = block_offset(lease->buffer->block),
-	    .kind = s->pool->choice.kind->id,
+	    .kind = kind_of_segment(s)->id,
 	    .mode = lease->mode,
 	    .recipe = {&s->memory.recipe, sizeof(s->memory.recipe)},
 	};

@@ -188,7 +188,7 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	    .version = g->version,
 	    .pool = s->pool->id,
 	    .mode = g->mode,
-	    .kind = s->pool->choice.kind->id,
+	    .kind = kind_of_segment(s)->id,
 	    .flags =
 		(fd >= 0 ? WIRE_GRANT_SEGMENT : 0u) | (out.handed_over ? WIRE_GRANT_HAND_OVER : 0u),
 	    .fences = {out.fences, (uint32_t)(out.n_fences * sizeof(struct wire_fence))},

@@ -16,6 +16,7 @@
 #include "broker/channel/inside.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
@@ -49,7 +50,7 @@ int member_grant(struct member *m, struct segment *s, struct wire_message *out, 
 	    .segment_size = s->memory.recipe.size,
 	    .pool = s->pool->id,
 	    .mode = writable ? SHARE_RDWR : SHARE_RDONLY,
-	    .kind = s->pool->choice.kind->id,
+	    .kind = kind_of_segment(s)->id,
 	    .flags = *fd >= 0 ? WIRE_GRANT_SEGMENT : 0u,
 	};
 	if (*fd >= 0)

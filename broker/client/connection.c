@@ -7,7 +7,6 @@
  */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +28,7 @@
 #include "broker/client/request.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
+#include "memory/adopt.h"
 #include "wire/packet.h"
 
 #define PACKETS_A_TURN   16 /* that are not answered, before others get theirs */
@@ -62,13 +62,6 @@ static void close_brought(struct brought *all)
 	all->fds.n = 0;
 }
 
-/* The kernel says so by itself; whatever else is asked of a stranger's descriptor may have to wait
- * for the stranger. */
-static bool is_file_in_memory(int fd)
-{
-	return fcntl(fd, F_GET_SEALS) >= 0;
-}
-
 /* Others need descriptors of the broker as well, and the listener waits when too many are being
  * closed. */
 static bool has_brought_too_many(const struct connection *c)
@@ -99,7 +92,7 @@ static int take_brought(struct connection *c, struct brought *all)
 	}
 	r = packet_peek_own_fds(c->socket, &all->fds);
 	for (size_t i = 0; r == 0 && i < all->fds.n; i++)
-		if (!is_file_in_memory(all->fds.fds[i]))
+		if (!memory_may_be_brought(all->fds.fds[i]))
 			r = -EPROTO;
 	return r == -EMSGSIZE ? -EPROTO : r;
 }

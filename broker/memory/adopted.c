@@ -30,6 +30,15 @@ bool pool_is_adopted(const struct pool *p)
 	return p->choice.kind && p->choice.kind->id == MEMORY_ADOPTED;
 }
 
+const struct memory_kind *kind_of_segment(const struct segment *s)
+{
+	const struct memory_kind *kind = s->pool->choice.kind;
+
+	if (kind->id == MEMORY_ADOPTED && memory_recipe_on_device(&s->memory.recipe))
+		return memory_kind_by_id(MEMORY_VMM);
+	return kind;
+}
+
 int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[static 2])
 {
 	for (int i = 0; i < 2; i++)
@@ -60,32 +69,74 @@ static int add(struct broker *b, struct pool *p, const struct memory_segment *me
 	return -ENOMEM;
 }
 
-int pool_adopt(struct broker *b, struct pool *p, struct account *account,
-	       const struct memory_segment *memory, struct block **out, struct failure *failure)
+/* Of a device's memory the whole allocation is kept, whatever part of it the buffer is. */
+static int check_room(const struct pool *p, struct account *account,
+		      const struct memory_segment *memory, uint64_t size, struct failure *failure)
 {
-	uint64_t size = memory->recipe.size;
+	uint64_t whole = memory->recipe.size;
+
+	if (whole > p->sizes.limit || whole > POOL_BUFFER_MAX)
+		return pool_fail_size(p, whole, failure);
+	if (pool_room(p) < whole)
+		return pool_fail_full(p, whole, failure);
+	if (pool_user_may_have(p, account, size))
+		return 0;
+	pool_user_explain(p, account, size, failure);
+	return SHARE_EQUOTA;
+}
+
+int pool_adopt(struct broker *b, struct pool *p, struct account *account,
+	       const struct memory_segment *memory, uint64_t size, struct segment **out,
+	       struct failure *failure)
+{
 	struct segment_cost cost;
-	struct segment *s;
 	int r;
 
-	if (size > p->sizes.limit || size > POOL_BUFFER_MAX)
-		return pool_fail_size(p, size, failure);
-	if (pool_room(p) < size)
-		return pool_fail_full(p, size, failure);
-	if (!pool_user_may_have(p, account, size)) {
-		pool_user_explain(p, account, size, failure);
-		return SHARE_EQUOTA;
-	}
-	r = segment_cost_take(p, account, &cost, failure);
+	r = check_room(p, account, memory, size, failure);
+	if (r == 0)
+		r = segment_cost_take(p, account, memory, &cost, failure);
 	if (r != 0)
 		return r;
-	if (add(b, p, memory, &cost, &s) < 0) {
+	if (add(b, p, memory, &cost, out) < 0) {
 		segment_cost_return(b, &cost);
 		return failure_no_memory(failure, "the broker");
 	}
-	p->extent.reserved += size;
-	*out = s->region.first;
-	suballocator_take(&p->suballocator, *out);
+	p->extent.reserved += memory->recipe.size;
+	return 0;
+}
+
+/* What lies before and behind it is free, but nobody gets it: nothing is allocated in such a pool.
+ */
+static int take(struct suballocator *a, struct block *all, uint64_t offset, uint64_t size,
+		struct block **out)
+{
+	struct block *block = all, *behind = NULL;
+	int r = 0;
+
+	suballocator_take(a, all);
+	if (offset > 0)
+		r = suballocator_cut(a, all, offset, &block);
+	if (r == 0)
+		r = suballocator_cut(a, block, size, &behind);
+	if (behind)
+		suballocator_free(a, behind);
+	if (block != all)
+		suballocator_free(a, all);
+	if (r < 0)
+		suballocator_free(a, block);
+	*out = block;
+	return r;
+}
+
+int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, uint64_t size,
+		     struct block **out)
+{
+	struct pool *p = s->pool;
+
+	if (take(&p->suballocator, s->region.first, offset, size, out) < 0) {
+		pool_shrink(b, p, 0);
+		return -ENOMEM;
+	}
 	pool_count_block(p, *out);
 	return 0;
 }
@@ -93,7 +144,7 @@ int pool_adopt(struct broker *b, struct pool *p, struct account *account,
 /* An older library would take what is of an unknown kind for a broken broker. */
 static bool is_known_to(const struct segment *s, const struct client *client)
 {
-	return !pool_is_adopted(s->pool) || client->version >= WIRE_VERSION_ADOPT;
+	return kind_of_segment(s)->id != MEMORY_ADOPTED || client->version >= WIRE_VERSION_ADOPT;
 }
 
 /* What its owner may make smaller is for the owner's own processes: who touches what was cut off

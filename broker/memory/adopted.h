@@ -3,24 +3,35 @@
 #define BROKER_MEMORY_ADOPTED_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
-/* Pools of kind adopted: their segments are memory that clients had before, one buffer in each. */
+/* Pools of kind adopted: their segments are memory that clients had before, one buffer in each. The
+ * segment of a device's memory is the allocation in which the buffer lies. */
 
 struct account;
 struct block;
 struct broker;
 struct client;
 struct failure;
+struct memory_kind;
 struct memory_segment;
 struct pool;
 struct segment;
 
 bool pool_is_adopted(const struct pool *p);
+/* What it is to who maps it: of its pool's kind, or, of a device's memory that was adopted, of the
+ * kind that is reached as it is. */
+const struct memory_kind *kind_of_segment(const struct segment *s);
 
-/* A block that is all of @memory, whose descriptors are taken over on success; @account pays for
- * them. 0, or a SHARE_E... number with a sentence. */
+/* A segment of @memory, whose descriptors are taken over on success; @account pays for them, and is
+ * to have @size bytes of it. 0, or a SHARE_E... number with a sentence. */
 int pool_adopt(struct broker *b, struct pool *p, struct account *account,
-	       const struct memory_segment *memory, struct block **out, struct failure *failure);
+	       const struct memory_segment *memory, uint64_t size, struct segment **out,
+	       struct failure *failure);
+/* Its only block ever; the offset is a multiple of SUBALLOCATOR_UNIT. 0, or -ENOMEM: then the
+ * segment is gone. */
+int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, uint64_t size,
+		     struct block **out);
 
 /* Whether the client may have the segment; any may have what is no client's own. And why not:
  * SHARE_EACCES, or SHARE_ENOTSUP of one that is too old. */

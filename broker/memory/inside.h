@@ -20,10 +20,11 @@ struct failure;
 struct memory_segment;
 
 /* segment.c */
-/* Who has made the pool pays; or @account, which has brought the memory: NULL for all other memory.
- * 0, or SHARE_EQUOTA with a sentence (@failure NULL: without, and not in the log either): a limit
- * is reached, or the descriptors for what is nobody's are used up. */
-int segment_cost_take(struct pool *pool, struct account *account, struct segment_cost *out,
+/* Who has made the pool pays; or @account, which has @brought the memory: both NULL for all other
+ * memory. 0, or SHARE_EQUOTA with a sentence (@failure NULL: without, and not in the log either): a
+ * limit is reached, or the descriptors for what is nobody's are used up. */
+int segment_cost_take(struct pool *pool, struct account *account,
+		      const struct memory_segment *brought, struct segment_cost *out,
 		      struct failure *failure);
 void segment_cost_return(struct broker *b, struct segment_cost *cost);
 /* Of memory that a client had already: what it takes to close its descriptors. 0 or -ENOMEM. */

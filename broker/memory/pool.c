@@ -486,10 +486,12 @@ void pool_free_block(struct broker *b, struct pool *p, struct block *block, stru
 
 uint64_t pool_largest_free(const struct pool *p)
 {
-	uint64_t largest = suballocator_largest_free(&p->suballocator), left;
+	uint64_t largest = 0, left;
 
 	if (!p->choice.kind)
 		return p->sizes.limit;
+	if (!pool_is_adopted(p)) /* what lies beside a buffer there is nobody's to have */
+		largest = suballocator_largest_free(&p->suballocator);
 	if (p->reuse == SHARE_REUSE_GATE && gated_largest(&p->gated) > largest)
 		largest = gated_largest(&p->gated);
 	left = pool_room(p);

@@ -20,6 +20,7 @@
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
@@ -65,7 +66,7 @@ static uint64_t empty_bytes(const struct pool *p)
 static void retire(struct broker *b, struct pool *p, struct segment *s)
 {
 	suballocator_hold_region(&p->suballocator, &s->region);
-	if (p->device)
+	if (kind_of_segment(s)->on_device)
 		p->extent.retiring += s->memory.recipe.size;
 	else
 		p->extent.reserved -= s->memory.recipe.size;
@@ -95,7 +96,7 @@ void pool_remove_segment(struct pool *p, struct segment *s)
 	suballocator_remove_region(&p->suballocator, &s->region);
 	LIST_REMOVE(s, link);
 	p->extent.n_segments--;
-	if (!p->device)
+	if (!kind_of_segment(s)->on_device)
 		return;
 	p->extent.retiring -= s->memory.recipe.size;
 	p->extent.reserved -= s->memory.recipe.size;
@@ -351,7 +352,7 @@ static int make_one_ahead(struct broker *b, struct pool *p, struct failure *fail
 {
 	uint64_t room = pool_room(p), size = p->sizes.segment_size;
 	struct segment_cost cost;
-	int r = segment_cost_take(p, NULL, &cost, failure);
+	int r = segment_cost_take(p, NULL, NULL, &cost, failure);
 
 	if (r != 0)
 		return r;
@@ -412,9 +413,9 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t left_ms,
 				   "device %s has no memory left for pool '%s'", p->device->uuid,
 				   p->name);
 	}
-	if (segment_cost_take(p, NULL, &cost, NULL) != 0) {
+	if (segment_cost_take(p, NULL, NULL, &cost, NULL) != 0) {
 		pool_shrink(b, p, 0); /* one that is too small, for one that is not */
-		r = segment_cost_take(p, NULL, &cost, failure);
+		r = segment_cost_take(p, NULL, NULL, &cost, failure);
 		if (r != 0)
 			return r;
 	}

@@ -239,7 +239,8 @@ static int take_cost(struct broker *b, struct segment *s)
 	if (adopted && !payer)
 		return -EBADMSG;
 	s->closing[0] = s->closing[1] = NULL;
-	if (segment_cost_take(s->pool, adopted ? payer : NULL, &s->cost, &failure) != 0)
+	if (segment_cost_take(s->pool, adopted ? payer : NULL, adopted ? &s->memory : NULL,
+			      &s->cost, &failure) != 0)
 		r = -EDQUOT;
 	else if (adopted && s->state == SEGMENT_ACTIVE)
 		r = segment_closing_new(b, account_uid(payer), s->closing);
@@ -272,12 +273,12 @@ static int segment_attach(struct broker *b, void *object)
 	s->region.first->tag = SUBALLOCATOR_TAG_MIXED;
 	LIST_INSERT_HEAD(&p->extent.segments, s, link);
 	p->extent.n_segments++;
-	if (s->state == SEGMENT_ACTIVE || p->device)
+	if (s->state == SEGMENT_ACTIVE || kind_of_segment(s)->on_device)
 		p->extent.reserved += size;
 	if (s->state == SEGMENT_RETIRING) {
 		suballocator_hold_region(&p->suballocator, &s->region);
 		segment_return_descriptors(b, s);
-		p->extent.retiring += p->device ? size : 0;
+		p->extent.retiring += kind_of_segment(s)->on_device ? size : 0;
 	}
 	return 0;
 }

@@ -63,8 +63,10 @@ struct segment *segment_find(struct broker *b, uint64_t id)
 }
 
 /* Host memory has a second one, for readers. */
-static uint32_t descriptors_of(const struct pool *pool)
+static uint32_t descriptors_of(const struct pool *pool, const struct memory_segment *brought)
 {
+	if (brought)
+		return memory_recipe_on_device(&brought->recipe) ? 1 : 2;
 	return pool->device ? 1 : 2;
 }
 
@@ -80,12 +82,13 @@ static int take_nobodys(struct pool *pool, struct segment_cost *out, struct fail
 		    "RLIMIT_NOFILE",
 		    pool->name, b->memory->max_nobodys_segments);
 	b->memory->n_nobodys_segments++;
-	out->n_nobodys = descriptors_of(pool);
+	out->n_nobodys = descriptors_of(pool, NULL);
 	accounts_add(b->accounts, LIMIT_DESCRIPTORS, out->n_nobodys);
 	return 0;
 }
 
-int segment_cost_take(struct pool *pool, struct account *account, struct segment_cost *out,
+int segment_cost_take(struct pool *pool, struct account *account,
+		      const struct memory_segment *brought, struct segment_cost *out,
 		      struct failure *failure)
 {
 	uint64_t own = account ? PRICE_ADOPTED_OWN : 0;
@@ -99,7 +102,7 @@ int segment_cost_take(struct pool *pool, struct account *account, struct segment
 		return take_nobodys(pool, out, failure);
 	if (charge_take_with(&out->segment, account, LIMIT_SEGMENTS, 1, own)) {
 		if (charge_take(&out->descriptors, account, LIMIT_DESCRIPTORS,
-				descriptors_of(pool)))
+				descriptors_of(pool, brought)))
 			return 0;
 		lacks = LIMIT_DESCRIPTORS;
 		charge_return(&out->segment);
@@ -366,7 +369,7 @@ void segment_retire(struct broker *b, struct segment *s)
 		client_ask_to_unmap(c, segment_id(s));
 	}
 	segment_note(b, s);
-	if (s->asked > 0 && s->pool->device)
+	if (s->asked > 0 && kind_of_segment(s)->on_device)
 		b->memory->on_segment_retired(b, s);
 	destroy_if_unused(b, s);
 }

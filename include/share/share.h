@@ -409,7 +409,8 @@ enum share_huge_pages {
  * - "vmm": GPU memory of `cuMemCreate()`; read-only handles cannot be written through
  * - "mempool": GPU memory of IPC-capable memory pools, one a segment; no buffer above 4 GiB
  * (beyond, the driver crashes importers); read-only is a promise that nothing enforces
- * - "adopted": nothing of its own: memory that programs have already comes into it by share_adopt()
+ * - "adopted": nothing of its own: memory that programs have already, of the host or of GPUs, comes
+ * into it by share_adopt()
  * - "auto": the first that works here of vmm, mempool, host
  */
 typedef struct share_pool_options {
@@ -682,19 +683,29 @@ static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_
  * others get SHARE_EACCES when they look the buffer up. That others hold it read-only keeps them
  * from writing by mistake. Who may open the file by its permissions can write to it (fchmod(2)).
  *
+ * Or it is memory of a GPU: of any device, and of one allocation of cuMemCreate() that was made to
+ * be exported as a POSIX descriptor, which this process has mapped. It begins at a multiple of 512
+ * bytes of that allocation. share_buffer_get_info() says how others reach it, "vmm". What was said
+ * of the file holds for the allocation: others map all of it, the pool's limit counts all of it,
+ * and it stays as long as anybody has the buffer, when its owner unmaps it or dies as well. Memory
+ * of cuMemAlloc() (cudaMalloc()), of memory pools, and managed memory is SHARE_ENOTSUP.
+ *
  * @param p       a pool of kind "adopted"
- * @param memory  where it is mapped in this process
+ * @param memory  where it is mapped in this process; a CUdeviceptr of memory of a GPU
  * @param size    bytes, at least 1
  * @param stream  where it was used last, NULL: the calling thread; share_publish() and the like say
  *                what others come after
  * @param out     the buffer, to be given up with share_release()
  * @retval SHARE_EINVAL   it is no such memory: not mapped, or not all of it; this process's own
  *                        (malloc(), MAP_PRIVATE, MAP_ANONYMOUS); mapped read-only; of another file
- *                        system; sealed against writing; or without a descriptor
+ *                        system; sealed against writing; without a descriptor; or, on a GPU, not
+ *                        of one allocation, or between two multiples of 512 bytes
  * @retval SHARE_EEXIST   this process has made a buffer of it, or of a part of it, already: there,
- * or where it has mapped the same file once more
- * @retval SHARE_ENOTSUP  the pool is of another kind; the memory consists of huge pages; or the
- *                        broker is too old
+ * or where it has mapped the same file once more; work that was enqueued before such a buffer was
+ * released may be under way still. Or it is of a buffer of a pool
+ * @retval SHARE_ENOTSUP  the pool is of another kind; the memory consists of huge pages; it is
+ *                        memory of a GPU that no other process can have; or the broker is too old
+ * @retval SHARE_EDEVICE  the driver failed
  * @retval SHARE_ENOMEM   the pool has no room for so much
  * @retval SHARE_EQUOTA   this user has as much memory, or as many segments or descriptors, as it
  * may

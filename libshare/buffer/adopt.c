@@ -2,7 +2,8 @@
 
 /*
  * Memory that this process has already becomes a buffer. The broker gets descriptors of its file,
- * and this process goes on using it where it is: the segment is never mapped here a second time.
+ * or of the allocation of a device in which it lies, and this process goes on using it where it is:
+ * the segment is never mapped here a second time.
  */
 
 #include "memory/adopt.h"
@@ -11,23 +12,34 @@
 /* How often brokers may die over one call, before it is an error. */
 #define TRIES_MAX 16
 
+static struct wire_message message_of(share_pool *p, const struct memory_found *found,
+				      uint64_t size)
+{
+	struct wire_message m = {.type = WIRE_ADOPT};
+
+	m.adopt = (struct wire_adopt){.pool = p->id, .size = size, .offset = found->offset};
+	if (found->kind->on_device) {
+		m.adopt.kind = found->kind->id;
+		m.adopt.recipe =
+		    (struct wire_bytes){&found->segment.recipe, sizeof(found->segment.recipe)};
+	}
+	return m;
+}
+
 /* The first answer of a broker is that it lets in descriptors from now on; and one that goes on for
  * another one may have lost those that were on their way. */
-static int ask(share_pool *p, const struct memory_segment *memory, struct reply *reply)
+static int ask(share_pool *p, const struct memory_found *found, uint64_t size, struct reply *reply)
 {
-	const struct fd_list fds = {.fds = {memory->fd, memory->fd_readonly}, .n = 2};
+	const struct memory_segment *s = &found->segment;
+	const struct fd_list fds = {.fds = {s->fd, s->fd_readonly},
+				    .n = s->fd_readonly < 0 ? 1 : 2};
 	share_client *c = p->client;
 	bool with = atomic_load(&c->buffers->brings);
 	int r = SHARE_EAGAIN;
 
 	for (int i = 0; i < TRIES_MAX && r == SHARE_EAGAIN; i++) {
-		struct wire_message m = {.type = WIRE_ADOPT};
+		struct wire_message m = message_of(p, found, size);
 
-		m.adopt = (struct wire_adopt){
-		    .pool = p->id,
-		    .size = memory->recipe.size,
-		    .offset = memory_recipe_offset(&memory->recipe),
-		};
 		if (i > 0)
 			reply_done(reply);
 		r = rpc_with_fds(c, &m, with ? &fds : NULL, reply);
@@ -40,29 +52,29 @@ static int ask(share_pool *p, const struct memory_segment *memory, struct reply 
 
 /* What was released a moment ago may be a buffer only until the broker's word of its end is read.
  */
-static int begin(share_pool *p, void *memory, const struct memory_segment *found,
+static int begin(share_pool *p, void *memory, uint64_t size, const struct memory_found *found,
 		 struct adopted **out)
 {
 	struct wire_message ping = {.type = WIRE_PING};
 	struct failure failure;
-	int r = memory_adopted_begin(memory, found, out, &failure);
+	int r = memory_adopted_begin(memory, size, found, out, &failure);
 
 	if (r == SHARE_EEXIST) {
 		r = rpc(p->client, &ping, NULL);
 		if (r != 0)
 			return r;
 		rpc_do_chores(p->client);
-		r = memory_adopted_begin(memory, found, out, &failure);
+		r = memory_adopted_begin(memory, size, found, out, &failure);
 	}
 	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }
 
-static int adopt(share_pool *p, const struct memory_segment *memory, struct adopted *own,
-		 void *stream, share_buffer **out)
+static int adopt(share_pool *p, const struct memory_found *found, uint64_t size,
+		 struct adopted *own, void *stream, share_buffer **out)
 {
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	struct memory_recipe recipe;
-	int r = ask(p, memory, &reply);
+	int r = ask(p, found, size, &reply);
 
 	if (r != 0)
 		return r;
@@ -74,11 +86,27 @@ static int adopt(share_pool *p, const struct memory_segment *memory, struct adop
 	return r;
 }
 
+/* The descriptors are the caller's. */
+static int give(share_pool *p, const struct memory_found *found, uint64_t size,
+		const share_alloc_options *o, void *stream, share_buffer **out)
+{
+	struct adopted *own = NULL;
+	int r = stream_check(p->client, found->kind, stream);
+
+	if (r == 0)
+		r = begin(p, o->memory, size, found, &own);
+	if (r == 0)
+		r = adopt(p, found, size, own, stream, out);
+	if (r == 0)
+		memory_adopted_tell(own, o->done, o->data);
+	memory_adopted_unref(own); /* the mapping of the segment has its own */
+	return r;
+}
+
 int buffer_adopt(share_pool *p, uint64_t size, const share_alloc_options *o, void *stream,
 		 share_buffer **out)
 {
-	struct memory_segment found;
-	struct adopted *own = NULL;
+	struct memory_found found;
 	struct failure failure;
 	int r;
 
@@ -91,13 +119,8 @@ int buffer_adopt(share_pool *p, uint64_t size, const share_alloc_options *o, voi
 	r = memory_adopted_find(o->memory, size, &found, &failure);
 	if (r != 0)
 		return fail(r, "%s", failure.text);
-	r = begin(p, o->memory, &found, &own);
-	if (r == 0)
-		r = adopt(p, &found, own, stream, out);
-	if (r == 0)
-		memory_adopted_tell(own, o->done, o->data);
-	memory_adopted_unref(own); /* the mapping of the segment has its own */
-	fd_close(found.fd);
-	fd_close(found.fd_readonly);
+	r = give(p, &found, size, o, stream, out);
+	fd_close(found.segment.fd);
+	fd_close(found.segment.fd_readonly);
 	return r;
 }

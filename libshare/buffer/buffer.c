@@ -168,8 +168,9 @@ static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t s
 		r = fail(SHARE_EINVAL, "the member reserved is not 0");
 	if (r == 0 && options && o.done && !o.memory)
 		r = fail(SHARE_EINVAL, "there is no memory of which done() could tell");
+	/* what has its memory already may be of a device in a pool that has no other */
 	if (r == 0 && stream)
-		r = stream_check(p->client, p->kind, stream);
+		r = stream_check(p->client, options && o.memory ? NULL : p->kind, stream);
 	if (r != 0)
 		return r;
 	if (options && o.memory) {

@@ -73,8 +73,8 @@ HANDLES_OF(share_pool, pool, HANDLE_POOL);
 
 int mode_check(int mode);
 
-/* adopt.c. The pool, the size and the stream have been looked at; the answer is a handle to give.
- */
+/* adopt.c. The pool, the size and the options have been looked at; the answer is a handle to
+ * give. */
 int buffer_adopt(share_pool *p, uint64_t size, const share_alloc_options *o, void *stream,
 		 share_buffer **out);
 

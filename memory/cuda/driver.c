@@ -127,6 +127,20 @@ int cuda_get(const struct cuda **out, struct failure *failure)
 	return r;
 }
 
+bool cuda_is_in_use(const struct cuda **out)
+{
+	bool known = atomic_load(&published) != NULL;
+	struct failure ignored;
+	int n;
+
+	if (!known && memory_driver_is_loaded()) {
+		pthread_mutex_lock(&lock);
+		known = loaded || load(&ignored) == 0;
+		pthread_mutex_unlock(&lock);
+	}
+	return known && table.DeviceGetCount(&n) == CUDA_SUCCESS && cuda_get(out, &ignored) == 0;
+}
+
 bool memory_driver_is_loaded(void)
 {
 	void *library = dlopen(LIBRARY, RTLD_NOLOAD | RTLD_LAZY);

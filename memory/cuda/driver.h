@@ -38,6 +38,11 @@
 	  PFN_cuMemGetAllocationGranularity_v10020)                                               \
 	X(MemCreate, "cuMemCreate", PFN_cuMemCreate_v10020)                                       \
 	X(MemRelease, "cuMemRelease", PFN_cuMemRelease_v10020)                                    \
+	X(MemRetainAllocationHandle, "cuMemRetainAllocationHandle",                               \
+	  PFN_cuMemRetainAllocationHandle_v11000)                                                 \
+	X(MemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle",         \
+	  PFN_cuMemGetAllocationPropertiesFromHandle_v10020)                                      \
+	X(MemGetAddressRange, "cuMemGetAddressRange_v2", PFN_cuMemGetAddressRange_v3020)          \
 	X(MemExportToShareableHandle, "cuMemExportToShareableHandle",                             \
 	  PFN_cuMemExportToShareableHandle_v10020)                                                \
 	X(MemImportFromShareableHandle, "cuMemImportFromShareableHandle",                         \
@@ -100,6 +105,9 @@ struct cuda {
  * Returns 0; SHARE_ENODEV with the reason (there is no libcuda.so.1, it lacks a function that is
  * needed because it is too old, or there is no device); or the error of cuInit(). */
 int cuda_get(const struct cuda **out, struct failure *failure);
+/* Whether anybody in this process has initialised the driver, which this does not do: a child that
+ * is forked afterwards could not use it. */
+bool cuda_is_in_use(const struct cuda **out);
 
 /* Puts "CALL: CUDA_ERROR_... (text)" into @failure, with what the user can do where that is known.
  * Returns the SHARE_E... number of the error. */

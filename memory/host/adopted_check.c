@@ -24,6 +24,28 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
+/* Which no other driver can have (Documentation/admin-guide/devices.txt of the kernel). */
+#define NVIDIA_MAJOR 195
+
+/*
+ * The driver exports memory as descriptors of its device for control (/dev/nvidiactl). A path to
+ * one that nobody has opened (O_PATH) may be in a file system that says so of anything. What
+ * statx() is not to bring up to date the kernel knows already.
+ */
+static bool is_of_driver(int fd)
+{
+	struct statx st;
+
+	return !(fcntl(fd, F_GETFL) & O_PATH) &&
+	       statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
+	       S_ISCHR(st.stx_mode) && st.stx_rdev_major == NVIDIA_MAJOR;
+}
+
+bool memory_may_be_brought(int fd)
+{
+	return fcntl(fd, F_GET_SEALS) >= 0 || is_of_driver(fd);
+}
+
 static int check_type(int fd, int *seals, struct stat *st, struct failure *failure)
 {
 	struct statfs fs;
@@ -101,4 +123,21 @@ int memory_adopted_check(int fd, int fd_readonly, struct memory_recipe *recipe,
 	if (fstat(fd, &st) < 0)
 		return failure_system(failure, "looking at a file in memory", errno);
 	return check_range(&st, recipe, failure);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int memory_adopted_check_device(const struct memory_kind *kind, int fd,
+				const struct memory_recipe *recipe, struct failure *failure)
+{
+	if (!kind || kind->id != MEMORY_VMM)
+		return failure_set(failure, SHARE_EINVAL,
+				   "memory of a device is brought as that of kind vmm");
+	if (!memory_may_be_brought(fd))
+		return failure_set(failure, SHARE_EINVAL,
+				   "the descriptor is not of memory of a device");
+	if (recipe->address != 0)
+		return failure_set(failure, SHARE_EINVAL,
+				   "what is there already lies at no address of everybody's");
+	return memory_recipe_check(kind, recipe, failure);
 }

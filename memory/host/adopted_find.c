@@ -52,6 +52,11 @@ static bool read_line(char *text, struct line *out)
 
 static int check_line(const struct line *l, uint64_t at, struct failure *failure)
 {
+	if (strncmp(l->access, "---", 3) == 0)
+		return failure_set(failure, SHARE_EINVAL,
+				   "nobody may touch the addresses at 0x%" PRIx64
+				   ": if that was memory of a GPU, it was freed",
+				   at);
 	if (l->access[3] != 's' || l->inode == 0)
 		return failure_set(failure, SHARE_EINVAL,
 				   "the memory at 0x%" PRIx64
@@ -216,16 +221,13 @@ static int open_readonly(int fd, int *out, struct failure *failure)
 			: 0;
 }
 
-int memory_adopted_find(const void *address, uint64_t size, struct memory_segment *out,
-			struct failure *failure)
+int memory_host_find(const void *address, uint64_t size, struct memory_found *out,
+		     struct failure *failure)
 {
 	struct memory_segment found = {.recipe = {.size = size}, .fd = -1, .fd_readonly = -1};
 	struct file file = {.path = NULL};
 	int r;
 
-	if (size == 0 || size > INT64_MAX - (uintptr_t)address)
-		return failure_set(failure, SHARE_EINVAL,
-				   "no memory has %" PRIu64 " bytes from there on", size);
 	r = find_file(address, size, &file, failure);
 	if (r == 0)
 		r = find_descriptor(&file, &found.fd, failure);
@@ -240,6 +242,9 @@ int memory_adopted_find(const void *address, uint64_t size, struct memory_segmen
 		fd_close(found.fd_readonly);
 		return r;
 	}
-	*out = found;
+	*out = (struct memory_found){.kind = memory_kind_by_id(MEMORY_ADOPTED),
+				     .segment = found,
+				     .offset = memory_recipe_offset(&found.recipe),
+				     .ordinal = -1};
 	return 0;
 }

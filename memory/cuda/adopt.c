@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * From an address to the allocation of a device that is mapped there, and to a descriptor of it.
+ * The driver is asked what the memory is, and how others can have it: what cuMemCreate() made for
+ * descriptors, wherever and in how many pieces it is mapped, can be exported by its handle. None of
+ * these calls needs a context.
+ */
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <share/error.h>
+
+#include "base/failure.h"
+#include "memory/adopt.h"
+#include "memory/cuda/context.h"
+#include "memory/cuda/vmm.h"
+
+/* What is mapped there by one call. */
+struct range {
+	CUdeviceptr base;
+	size_t size;
+};
+
+/* Neither says more than that the driver does not know the address. */
+static unsigned attribute(const struct cuda *cu, CUdeviceptr pointer, CUpointer_attribute which)
+{
+	unsigned value = 0;
+
+	return cu->PointerGetAttribute(&value, which, pointer) == CUDA_SUCCESS ? value : 0;
+}
+
+static int find_range(const struct cuda *cu, CUdeviceptr pointer, uint64_t size, struct range *out,
+		      struct failure *failure)
+{
+	CUresult result = cu->MemGetAddressRange(&out->base, &out->size, pointer);
+
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(failure, "cuMemGetAddressRange", result);
+	if (pointer >= out->base && pointer - out->base < out->size &&
+	    size <= out->size - (pointer - out->base))
+		return 0;
+	return failure_set(failure, SHARE_EINVAL,
+			   "the memory does not lie in one allocation: from 0x%llx on, %llu bytes "
+			   "are of one, and %llu were to be adopted",
+			   (unsigned long long)pointer,
+			   (unsigned long long)(out->size - (pointer - out->base)),
+			   (unsigned long long)size);
+}
+
+/* Which device it is on, as recipes say it. Only the name tells of an instance of a device. */
+static int name_device(const struct cuda *cu, CUdevice device, struct memory_recipe *recipe,
+		       struct failure *failure)
+{
+	CUresult result;
+	char name[128];
+	CUuuid uuid;
+
+	result = cu->DeviceGetUuid(&uuid, device);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(failure, "cuDeviceGetUuid", result);
+	memcpy(recipe->device, uuid.bytes, sizeof(recipe->device));
+	if (cu->DeviceGetName(name, sizeof(name), device) == CUDA_SUCCESS && strstr(name, " MIG "))
+		recipe->flags |= MEMORY_ON_MIG;
+	return 0;
+}
+
+static int check_properties(const CUmemAllocationProp *property, struct failure *failure)
+{
+	if (property->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return failure_set(
+		    failure, SHARE_ENOTSUP,
+		    "the memory was made by cuMemCreate(), and lies on the host: only "
+		    "that of devices can be adopted");
+	if (!(property->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+		return failure_set(
+		    failure, SHARE_ENOTSUP,
+		    "the memory was made by cuMemCreate() without "
+		    "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, so no other process can "
+		    "have it");
+	return 0;
+}
+
+static int export_handle(const struct cuda *cu, CUmemGenericAllocationHandle handle,
+			 struct memory_found *out, struct failure *failure)
+{
+	CUmemAllocationProp property;
+	CUresult result;
+	int fd = -1, r;
+
+	result = cu->MemGetAllocationPropertiesFromHandle(&property, handle);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(failure, "cuMemGetAllocationPropertiesFromHandle", result);
+	r = check_properties(&property, failure);
+	if (r == 0)
+		r = name_device(cu, property.location.id, &out->segment.recipe, failure);
+	if (r != 0)
+		return r;
+	result = cu->MemExportToShareableHandle(&fd, handle,
+						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(failure, "cuMemExportToShareableHandle", result);
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	out->segment.fd = fd;
+	out->ordinal = property.location.id;
+	return 0;
+}
+
+static int export_range(const struct cuda *cu, const struct range *range, struct memory_found *out,
+			struct failure *failure)
+{
+	CUmemGenericAllocationHandle handle;
+	CUresult result;
+	int r;
+
+	*out = (struct memory_found){
+	    .kind = memory_kind_by_id(MEMORY_VMM),
+	    .segment = {.recipe = {.size = range->size}, .fd = -1, .fd_readonly = -1},
+	    .ordinal = -1};
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): that is what the call takes */
+	result = cu->MemRetainAllocationHandle(&handle, (void *)(uintptr_t)range->base);
+	if (result != CUDA_SUCCESS)
+		return failure_set(failure, SHARE_ENOTSUP,
+				   "the memory was not made by cuMemCreate() but by cuMemAlloc() "
+				   "(cudaMalloc()) or in a memory pool, and cannot be adopted");
+	r = export_handle(cu, handle, out, failure);
+	cu->MemRelease(handle);
+	return r;
+}
+
+static int find(const struct cuda *cu, CUdeviceptr pointer, uint64_t size, struct memory_found *out,
+		struct failure *failure)
+{
+	struct range range;
+	int r;
+
+	if (attribute(cu, pointer, CU_POINTER_ATTRIBUTE_IS_MANAGED))
+		return failure_set(
+		    failure, SHARE_ENOTSUP,
+		    "the memory is managed (cuMemAllocManaged()), and no other process "
+		    "can have it");
+	if (cuda_vmm_is_import(pointer))
+		return failure_set(failure, SHARE_EEXIST, "the memory is of a buffer already");
+	r = find_range(cu, pointer, size, &range, failure);
+	if (r == 0)
+		r = export_range(cu, &range, out, failure);
+	if (r == 0)
+		out->offset = pointer - range.base;
+	return r;
+}
+
+bool memory_device_find(const void *address, uint64_t size, struct memory_found *out, int *r,
+			struct failure *failure)
+{
+	CUdeviceptr pointer = (uintptr_t)address;
+	struct cuda_relaxed relaxed;
+	const struct cuda *cu;
+
+	if (!cuda_is_in_use(&cu))
+		return false;
+	if (attribute(cu, pointer, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) != CU_MEMORYTYPE_DEVICE &&
+	    !attribute(cu, pointer, CU_POINTER_ATTRIBUTE_IS_MANAGED))
+		return false;
+	cuda_relax(cu, &relaxed);
+	*r = find(cu, pointer, size, out, failure);
+	cuda_relax_end(&relaxed);
+	return true;
+}

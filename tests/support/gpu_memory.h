@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TESTS_SUPPORT_GPU_MEMORY_H
+#define TESTS_SUPPORT_GPU_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Memory of a device that the calling process has made itself, by cuMemCreate(), as programs and
+ * their frameworks do. It needs no context.
+ */
+
+/* On the device of that number, of allocations of @piece bytes each, one mapped behind the other.
+ * Only what is @shareable can be exported. NULL: this build has no CUDA. */
+void *gpu_memory_make(int device, uint64_t size, uint64_t piece, bool shareable);
+/* Unmaps and gives up what was made so; others may have it still. */
+void gpu_memory_free(void *memory, uint64_t size, uint64_t piece);
+
+#endif
