@@ -27,7 +27,8 @@ static bool is_wanted(const char *kind)
 /* The first @most of them. */
 static struct kind *choose(size_t most, size_t *n)
 {
-	static const struct kind all[] = {{"host"}, {"vmm"}, {"mempool"}, {"adopted"}};
+	static const struct kind all[] = {
+	    {"host"}, {"vmm"}, {"mempool"}, {"adopted"}, {"adopted-vmm"}};
 	static struct kind wanted[sizeof(all) / sizeof(all[0])];
 
 	*n = 0;
@@ -44,7 +45,7 @@ struct kind *kinds_to_test(size_t *n)
 
 struct kind *kinds_with_adopted(size_t *n)
 {
-	return choose(4, n);
+	return choose(5, n);
 }
 
 void kinds_start_on(const char *machine, const char *config)
@@ -64,6 +65,12 @@ void skip_unless_standin(void)
 
 	if (!path || !strstr(path, "standin"))
 		cr_skip_test("needs the stand-in driver, which can be told to fail");
+}
+
+/* What is adopted is made as memory of pools is. */
+static const char *made_as(const char *kind)
+{
+	return strcmp(kind, "adopted-vmm") == 0 ? "vmm" : kind;
 }
 
 struct trial {
@@ -103,7 +110,7 @@ void skip_unless_possible(const char *kind)
 
 	if (strcmp(kind, "adopted") == 0) /* host memory, which every machine has */
 		return;
-	child = child_start(try_kind, (void *)(uintptr_t)kind);
+	child = child_start(try_kind, (void *)(uintptr_t)made_as(kind));
 	child_wait_with(child, "tried", &trial, sizeof(trial));
 	child_go(child);
 	child_finish(child);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 /* Which kinds of memory there are, and which of them can be used on this machine. */
 struct kind {
@@ -12,7 +13,8 @@ struct kind {
 
 /* Those that $SHARE_TEST_KINDS names ("vmm,mempool"); all when it is not set. Static storage. */
 struct kind *kinds_to_test(size_t *n);
-/* The same with "adopted", into whose pools memory comes by share_adopt() alone. */
+/* The same with "adopted" and "adopted-vmm", both of pools into which memory comes by share_adopt()
+ * alone: of the host, and of a device. */
 struct kind *kinds_with_adopted(size_t *n);
 
 /* fixture_start(), and fixture_start_with(); a stand-in driver is a machine of the test's own. */
@@ -24,7 +26,7 @@ void skip_unless_standin(void);
 
 static inline bool is_host(const char *kind)
 {
-	return kind[0] == 'h' || kind[0] == 'a';
+	return strcmp(kind, "host") == 0 || strcmp(kind, "adopted") == 0;
 }
 
 /*

@@ -14,6 +14,8 @@
 #include <share/channel.h>
 #include <share/service.h>
 
+#include "tests/support/gpu_memory.h"
+
 #define CONFORMANCE_KINDS kinds_with_adopted
 #include "tests/themes/pools/conformance.h"
 
@@ -24,14 +26,15 @@ TestSuite(conformance, .timeout = 120);
 
 static share_client *one, *other;
 static share_pool *pool;
-static bool is_adopted;
+static bool is_adopted, is_on_device;
 
 static void begin(const char *kind)
 {
-	is_adopted = strcmp(kind, "adopted") == 0;
+	is_adopted = strncmp(kind, "adopted", 7) == 0;
+	is_on_device = !is_host(kind);
 	one = connect_as("one");
 	other = connect_as("other");
-	pool = conformance_pool(one, kind, OPTIONS);
+	pool = conformance_pool(one, is_adopted ? "adopted" : kind, OPTIONS);
 }
 
 static void end(void)
@@ -46,16 +49,29 @@ static void unmap(void *memory)
 	munmap(memory, SIZE);
 }
 
+static void *mapped(int fd)
+{
+	void *memory;
+
+	check(fd >= 0 && ftruncate(fd, SIZE) == 0);
+	memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	check(memory != MAP_FAILED);
+	return memory;
+}
+
+static void unmap_on_device(void *memory)
+{
+	gpu_memory_free(memory, UNIT, UNIT);
+}
+
 static share_buffer *adopt(void)
 {
 	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
 	int fd = memfd_create("data", MFD_CLOEXEC);
 	share_buffer *b;
 
-	check(fd >= 0 && ftruncate(fd, SIZE) == 0);
-	options.memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	check(options.memory != MAP_FAILED);
-	options.done = unmap;
+	options.memory = is_on_device ? gpu_memory_make(0, UNIT, UNIT, true) : mapped(fd);
+	options.done = is_on_device ? unmap_on_device : unmap;
 	options.data = options.memory;
 	check_ok(share_alloc_with(pool, SIZE, &options, NULL, &b));
 	close(fd);
