@@ -34,6 +34,10 @@
 	X(MemCreate, cuMemCreate)                                       \
 	X(MemRelease, cuMemRelease)                                     \
 	X(MemExport, cuMemExportToShareableHandle)                      \
+	X(MemRetainHandle, cuMemRetainAllocationHandle)                 \
+	X(MemGetProperties, cuMemGetAllocationPropertiesFromHandle)     \
+	X(MemGetAddressRange, cuMemGetAddressRange)                     \
+	X(MemAllocManaged, cuMemAllocManaged)                           \
 	X(MemImport, cuMemImportFromShareableHandle)                    \
 	X(MemAddressReserve, cuMemAddressReserve)                       \
 	X(MemAddressFree, cuMemAddressFree)                             \
@@ -160,9 +164,9 @@ uint64_t nanoseconds(void);
 /* ---- the facts ---- */
 
 extern const struct fact vmm_facts[], pool_facts[], event_facts[], value_facts[], machine_facts[],
-    capture_facts[], zero_facts[], stream_facts[];
+    capture_facts[], zero_facts[], stream_facts[], adopt_facts[];
 extern const struct play vmm_plays[], pool_plays[], event_plays[], value_plays[], machine_plays[],
-    stream_plays[];
+    stream_plays[], adopt_plays[];
 
 /* ---- memory.c: what the facts about memory share ---- */
 
