@@ -15,7 +15,7 @@ from . import _core
 from ._core import Array, Client, HostStream, Pool
 from ._dtype import AS_BYTES, code
 from ._extend import extend
-from ._find import framework_layout, more_than_memory
+from ._find import framework_layout, more_than_memory, on_gpu
 from ._size import name_of, nbytes
 
 _PERSISTENT, _SAME_ADDRESS, _OPEN_OR_CREATE = 1, 2, 4
@@ -355,7 +355,10 @@ class _Pool:
         """Makes an Array of memory that is there already, in a pool of kind "adopted", without a copy: it is
         published, exported and sent as any other. source has the buffer protocol (an array of NumPy, an
         mmap, SharedMemory.buf) or is a tensor of torch; it lies in a file in memory that this process has
-        mapped as shared: a memfd, or a file in /dev/shm, as torch's share_memory_() makes them.
+        mapped as shared: a memfd, or a file in /dev/shm, as torch's share_memory_() makes them. Or it lies
+        on a GPU (a tensor of torch, or what has ``__cuda_array_interface__``), in one allocation of
+        cuMemCreate() that can be exported, as torch makes them with expandable_segments:True; others map
+        all of that allocation.
 
         source is kept until nobody has the memory any more, in whatever process; it is the owner's to use as
         before, but that torch's storage must not be resized. reclaim() of the Array tells when nobody else has
@@ -363,7 +366,8 @@ class _Pool:
 
         InvalidArgumentError: it is no such memory, but this process's own; the text says which. ExistsError: it
         is an Array already. ValueError: it is read-only, or has no elements. NotSupportedError: the
-        pool is of another kind. OutOfMemoryError, QuotaExceededError, DeniedError.
+        pool is of another kind, or no other process can have that memory of a GPU. OutOfMemoryError,
+        QuotaExceededError, DeniedError.
         """
         if stream.keys() - {"stream"}:
             raise TypeError(f"adopt() takes source, dtype and stream, not {', '.join(stream)}")
@@ -375,7 +379,8 @@ class _Pool:
                 raise TypeError(f"the source is of {layout[1]}, not {dtype}: view() it")
             # a tensor may be given other memory later (.data, set_()), and then this one would go
             kept = (source, source.detach()) if callable(getattr(source, "detach", None)) else source
-            return self._adopt(kept, layout[1], (layout[0], *layout[2:]), *stream.values())
+            place = (layout[0], *layout[2:], on_gpu(source))
+            return self._adopt(kept, layout[1], place, *stream.values())
         content, name = memory_of(source, named=dtype is not None)
         if content.readonly:
             raise ValueError("it is read-only, and who gets an Array may write to it")

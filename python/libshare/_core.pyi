@@ -283,7 +283,10 @@ class Pool(_Closes):
         """Makes an Array of memory that is there already, in a pool of kind "adopted", without a copy: it is
         published, exported and sent as any other. source has the buffer protocol (an array of NumPy, an
         mmap, SharedMemory.buf) or is a tensor of torch; it lies in a file in memory that this process has
-        mapped as shared: a memfd, or a file in /dev/shm, as torch's share_memory_() makes them.
+        mapped as shared: a memfd, or a file in /dev/shm, as torch's share_memory_() makes them. Or it lies
+        on a GPU (a tensor of torch, or what has ``__cuda_array_interface__``), in one allocation of
+        cuMemCreate() that can be exported, as torch makes them with expandable_segments:True; others map
+        all of that allocation.
 
         source is kept until nobody has the memory any more, in whatever process; it is the owner's to use as
         before, but that torch's storage must not be resized. reclaim() of the Array tells when nobody else has
@@ -291,7 +294,8 @@ class Pool(_Closes):
 
         InvalidArgumentError: it is no such memory, but this process's own; the text says which. ExistsError: it
         is an Array already. ValueError: it is read-only, or has no elements. NotSupportedError: the
-        pool is of another kind. OutOfMemoryError, QuotaExceededError, DeniedError."""
+        pool is of another kind, or no other process can have that memory of a GPU. OutOfMemoryError,
+        QuotaExceededError, DeniedError."""
     def publish(self, name: str, source: Any, *, persistent: bool = False) -> int:
         """Copies source into this pool and makes the name lead to it, in place of what it led to. Returns
         the version.

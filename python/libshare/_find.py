@@ -67,6 +67,12 @@ def framework_layout(thing: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, 
     return _layout(thing)
 
 
+def on_gpu(thing: Any) -> bool:
+    """Whether what has a framework_layout() says that it lies on a GPU."""
+    is_cuda = getattr(thing, "is_cuda", None)  # torch, whose tensors may refuse the other one
+    return bool(is_cuda) if is_cuda is not None else hasattr(thing, "__cuda_array_interface__")
+
+
 def _address_of_nothing(thing: Any, said: int | None) -> int:
     """Where a tensor without elements lies: it is a part of a memory that frameworks still know, while it
     has no address of its own, or one at which another memory begins."""

@@ -69,14 +69,15 @@ static bool look(PyObject *object, char **address, share_tensor *t)
 	return true;
 }
 
-/* The same of one that says so itself: its address, shape and strides, in elements. */
-static bool read_layout(PyObject *layout, char **address, share_tensor *t)
+/* The same of one that says so itself: its address, shape and strides, in elements; and whether it
+ * lies on a GPU. */
+static bool read_layout(PyObject *layout, char **address, share_tensor *t, bool *on_gpu)
 {
 	unsigned long long at;
 	PyObject *shape, *strides;
-	int n;
+	int n, gpu;
 
-	if (!PyArg_ParseTuple(layout, "KOO", &at, &shape, &strides))
+	if (!PyArg_ParseTuple(layout, "KOOp", &at, &shape, &strides, &gpu))
 		return false;
 	n = shape_from(shape, t->shape);
 	if (n < 0 || share_tensor_init(t, t->dtype, (uint32_t)n, t->shape) != 0 ||
@@ -86,6 +87,7 @@ static bool read_layout(PyObject *layout, char **address, share_tensor *t)
 		return false;
 	}
 	*address = (char *)(uintptr_t)at;
+	*on_gpu = gpu;
 	return true;
 }
 
@@ -132,7 +134,7 @@ static struct source *keep(PyObject *object, share_client *client)
 }
 
 static share_buffer *adopt(struct pool *self, PyObject *object, void *memory, uint64_t size,
-			   void *stream, struct source **source)
+			   void *stream, bool on_gpu, struct source **source)
 {
 	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
 	share_buffer *b = NULL;
@@ -147,6 +149,7 @@ static share_buffer *adopt(struct pool *self, PyObject *object, void *memory, ui
 		handle_leave(&self->handle, 0);
 		return NULL;
 	}
+	s->entry.on_gpu = on_gpu;
 	options.memory = memory;
 	options.done = let_go;
 	options.data = s;
@@ -170,17 +173,19 @@ PyObject *pool_adopt(PyObject *o, PyObject *args)
 	struct source *source;
 	struct array *a;
 	share_buffer *b;
+	bool on_gpu = false;
 	uint64_t size;
 	char *address;
 
 	if (!PyArg_ParseTuple(args, "OOO|O:_adopt", &object, &dtype, &layout, &given) ||
 	    !dtype_from(dtype, &t.dtype) ||
-	    !stream_from(given, self->on_gpu, -1, (struct stream){NULL, NULL}, &stream) ||
-	    !(layout == Py_None ? look(object, &address, &t) : read_layout(layout, &address, &t)) ||
+	    !(layout == Py_None ? look(object, &address, &t)
+				: read_layout(layout, &address, &t, &on_gpu)) ||
+	    !stream_from(given, on_gpu, -1, (struct stream){NULL, NULL}, &stream) ||
 	    !find_range(&address, &t, &size))
 		return NULL;
-	b = adopt(self, object, address, size, stream.p, &source);
-	a = b ? array_make(self->client, b, &t, stream, self->on_gpu) : NULL;
+	b = adopt(self, object, address, size, stream.p, on_gpu, &source);
+	a = b ? array_make(self->client, b, &t, stream, on_gpu) : NULL;
 	if (a)
 		source_join(a, source);
 	return (PyObject *)a;

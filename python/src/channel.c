@@ -174,7 +174,7 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	home = outgoing_home(&out);
 	/* Bytes are copied at once. Only memory can have work on a stream that the caller did not
 	 * name. */
-	if (!stream_from(given[3], self->on_gpu && out.array, -1, home, &stream) ||
+	if (!stream_from(given[3], out.array && out.array->on_gpu, -1, home, &stream) ||
 	    (!given[3] && stream.p == home.p && !outgoing_order(&out, stream.p))) {
 		outgoing_end(&out, 0);
 		return NULL;

@@ -214,12 +214,13 @@ struct pool {
 	PyObject_HEAD struct handle handle;
 	PyObject *weak;
 	struct client *client;
-	bool on_gpu;
+	bool on_gpu; /* false of one of kind adopted, whose buffers are where they were */
+	bool adopts;
 };
 
 /* adopt.c, a method of pools: (object, dtype, layout, stream) to an Array. The object is kept.
  * @layout is None for one with the buffer protocol, else (address, shape, strides in elements or
- * None). */
+ * None, whether it is on a GPU). */
 PyObject *pool_adopt(PyObject *self, PyObject *args);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -342,7 +343,7 @@ struct member {
 	PyObject_HEAD struct handle handle; /* a share_channel or a share_service */
 	PyObject *weak;
 	struct client *client;
-	bool on_gpu, readonly_ok;
+	bool on_gpu, adopts, readonly_ok;
 	uint32_t buffers; /* of a channel: how many a message may have, as far as was said here */
 };
 

@@ -17,6 +17,7 @@ PyObject *member_new(PyTypeObject *type, struct pool *pool, const char *what, vo
 	self->handle.waits = pool->handle.waits;
 	self->client = (struct client *)Py_NewRef((PyObject *)pool->client);
 	self->on_gpu = pool->on_gpu;
+	self->adopts = pool->adopts;
 	return (PyObject *)self;
 }
 

@@ -197,7 +197,7 @@ static int reject(struct message *m, void *stream)
 static int give_up(struct message *m, PyObject *given, int (*how)(struct message *m, void *stream))
 {
 	struct stream stream;
-	bool good;
+	bool good, on_gpu;
 
 	if (!is_usable(m))
 		return -1;
@@ -205,7 +205,8 @@ static int give_up(struct message *m, PyObject *given, int (*how)(struct message
 		PyErr_SetString(PyExc_ValueError, "the message is being answered");
 		return -1;
 	}
-	if (!stream_from(given, m->of->on_gpu && m->m.buffer, -1, home_of(m), &stream))
+	on_gpu = m->of->on_gpu || (m->array && m->array->on_gpu);
+	if (!stream_from(given, on_gpu && m->m.buffer, -1, home_of(m), &stream))
 		return -1;
 	if (!keep_data(m))
 		return -1;
@@ -379,10 +380,19 @@ static void look(struct message *m, share_tensor *t)
 	t->strides[0] = 1;
 }
 
+/* In a pool of kind adopted each buffer is where its owner had it. */
+static bool lies_on_gpu(const struct message *m, const share_buffer *b)
+{
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+
+	return m->of->on_gpu ||
+	       (m->of->adopts && share_buffer_get_info(b, &info) == 0 && info.ordinal >= 0);
+}
+
 static struct array *array_of_message(struct message *m, share_buffer *b, const share_tensor *t)
 {
 	struct array *a =
-	    array_new(m->of->client, b, t, (struct stream){m->stream, m->owner}, m->of->on_gpu);
+	    array_new(m->of->client, b, t, (struct stream){m->stream, m->owner}, lies_on_gpu(m, b));
 
 	if (a) {
 		a->borrowed = true;

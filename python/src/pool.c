@@ -59,7 +59,10 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	handle_init(&self->handle, "pool", p, give_up);
 	self->handle.waits = client->handle.waits;
 	self->client = (struct client *)Py_NewRef((PyObject *)client);
-	self->on_gpu = share_pool_get_info(p, &info) == 0 && info.device;
+	if (share_pool_get_info(p, &info) == 0) {
+		self->on_gpu = info.device;
+		self->adopts = strcmp(info.kind, "adopted") == 0;
+	}
 	return (PyObject *)self;
 }
 
