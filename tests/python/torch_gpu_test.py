@@ -14,6 +14,8 @@ import gc
 import multiprocessing.resource_tracker
 import os
 import signal
+import subprocess
+import sys
 import time
 from multiprocessing.reduction import ForkingPickler
 
@@ -544,3 +546,37 @@ def test_a_forked_child_is_told(installed):
     assert heard(pipe) != "it works"
     child.join(LIMIT)
     child.kill()
+
+
+def test_what_lies_in_expandable_segments_is_adopted(owner):
+    adopted = owner.pool("adopted", kind="adopted", limit="1GiB")
+    program = f"""if True:
+        import libshare, torch
+        with libshare.connect({owner.address!r}) as c:
+            x = torch.arange(1000, dtype=torch.float32, device="cuda")
+            try:
+                a = libshare.adopt(x, c.pool("adopted"))
+            except libshare.NotSupportedError:
+                print("refused")
+            else:
+                a.publish("x", mode="rw")
+                torch.cuda.synchronize()
+                print("published", flush=True)
+                input()
+                assert (x == 7).all().item()
+                c.unpublish("x")
+    """
+    for setting, said in (("expandable_segments:False", "refused"), ("expandable_segments:True", "published")):
+        with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": setting}) as p:
+            assert p.stdout.readline().strip() == said
+            if said == "published":
+                with owner.lookup("x", mode="rw") as a:
+                    y = lt.tensor_of(a)
+                    assert (y == torch.arange(1000, device="cuda")).all().item()
+                    y.fill_(7)
+                    torch.cuda.synchronize()
+                    del y
+            p.communicate("\n", timeout=LIMIT)
+        assert p.returncode == 0
+    adopted.close()
