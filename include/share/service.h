@@ -164,8 +164,18 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where the buffers were worked on, and the answer will be
  * @param out         the answer, to be given back with share_ack()
- * @return as share_call()
  * @retval SHARE_EINVAL     the request has more buffers or data than the service lets it have
+ * @retval SHARE_ETIMEDOUT  as share_call()
+ * @retval SHARE_EOWNERDEAD as share_call()
+ * @retval SHARE_ECANCELED  as share_call()
+ * @retval SHARE_EDISCONNECTED  as share_call()
+ * @retval SHARE_EAGAIN     as share_call()
+ * @retval SHARE_ESTALE     as share_call()
+ * @retval SHARE_EQUOTA     as share_call()
+ * @retval SHARE_EBUSY      as for share_alloc()
+ * @retval SHARE_ENODEV     as for share_alloc()
+ * @retval SHARE_EDEVICE    as for share_alloc()
+ * @retval SHARE_EINTR      interrupted (share_interrupt())
  *
  * @par Example
  * @code
@@ -213,8 +223,13 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
  * @param timeout_ms  how long to wait for room at most; 0 does not, -1: without limit
  * @param stream      where the buffers were worked on
  * @param out         the call, to be given up with share_call_finish() or share_call_cancel()
- * @return as share_call_start()
  * @retval SHARE_EINVAL     as share_call_with()
+ * @retval SHARE_EAGAIN     as share_call_start()
+ * @retval SHARE_ETIMEDOUT  there was no room in time
+ * @retval SHARE_EDISCONNECTED  as share_send()
+ * @retval SHARE_EQUOTA     as share_send()
+ * @retval SHARE_ECANCELED  another thread has given the service up
+ * @retval SHARE_EINTR      interrupted (share_interrupt())
  */
 int share_call_start_with(share_service *s, const share_outgoing *request, int timeout_ms,
 			  void *stream, share_pending **out);
@@ -308,8 +323,11 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
  * @param request  the request
  * @param answer   the answer, as for share_send_many(), with up to `buffers` of the service
  * @param stream   where the work on both was enqueued
- * @return as share_reply()
- * @retval SHARE_EINVAL     the answer has more buffers or data than the service lets it have
+ * @retval SHARE_EINVAL      the answer has more buffers or data than the service lets it have
+ * @retval SHARE_ECANCELED   nobody waits for the answer any more
+ * @retval SHARE_EOWNERDEAD  the caller is dead
+ * @retval SHARE_EQUOTA      as share_send()
+ * @retval SHARE_ETIMEDOUT   the broker has not said who takes part, within half a second
  */
 int share_reply_with(share_message *request, const share_outgoing *answer, void *stream);
 
