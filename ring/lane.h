@@ -7,8 +7,9 @@
 
 /* The message with this ticket goes into a lane, which has room. */
 static inline __attribute__((always_inline)) void ring_put(struct ring_producer *p, uint32_t lane,
-						      uint16_t ticket, const struct ring_message *m,
-						      uint32_t deliveries)
+							   uint16_t ticket,
+							   const struct ring_message *m,
+							   uint32_t deliveries)
 {
 	struct ring_lane *l = &p->lanes[lane];
 	struct channel_entry *e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
