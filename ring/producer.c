@@ -225,11 +225,14 @@ static inline __attribute__((always_inline)) int find_place(struct ring_producer
 		}
 	}
 	if (p->full.for_tickets) {
+		bool drops = ring_drops(p) || ring_is_deserted_broadcast(p);
+
 		p->full.comes_back = ring_pass_over_for_tickets(p, tickets);
-		if ((ring_drops(p) || ring_is_deserted_broadcast(p)) && p->lists[LIST_DONE].n == 0)
+		if (drops && p->lists[LIST_DONE].n == 0)
 			ring_drop_for_tickets(p, target, tickets);
-		/* of several, some may have been done before others could be dropped */
-		p->full.comes_back |= tickets > 1 && p->lists[LIST_DONE].n > 0;
+		/* what has gone now is not there yet, though this may be tried for the last time;
+		 * and of several, some may have been done before others could be dropped */
+		p->full.comes_back |= (drops || tickets > 1) && p->lists[LIST_DONE].n > 0;
 		return -EAGAIN;
 	}
 	r = ring_find_room(p, target, lane);

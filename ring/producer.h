@@ -101,7 +101,7 @@ struct ring_producer {
 	struct {                    /* why there was no room last time */
 		bool for_consumers; /* fewer are there than `wait_for` */
 		bool for_tickets;   /* all tickets were in use; otherwise a lane was full */
-		bool comes_back;    /* one was only in use for who gets the latest alone */
+		bool comes_back;    /* one that was in use has gone for it by now */
 		uint32_t target;    /* to whom the message was to go */
 	} full;
 	uint32_t wanted;   /* tickets, by the message that was refused last */

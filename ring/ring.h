@@ -146,9 +146,9 @@ uint64_t ring_producer_sends_no_more(struct ring_producer *p);
 bool ring_producer_lacks_consumers(const struct ring_producer *p);
 /* After -EAGAIN: whether reclaiming can help; otherwise consumers have to take something first. */
 bool ring_producer_lacks_tickets(const struct ring_producer *p);
-/* After -EAGAIN: a message that only those had not taken that get the latest alone has given way
- * just now. Nobody rings for that: its ticket is to be reclaimed, and it is to be tried once more.
- */
+/* After -EAGAIN: a message that was dropped, or that only those had not taken that get the latest
+ * alone, has given way just now. Nobody rings for that: its ticket is to be reclaimed, and it is to
+ * be tried once more. */
 bool ring_producer_has_made_way(const struct ring_producer *p);
 /* Half of the tickets are free: reclaiming is no hurry, unless memory is to come back. */
 bool ring_producer_has_plenty(const struct ring_producer *p);

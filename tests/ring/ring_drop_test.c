@@ -141,6 +141,27 @@ Test(ring_drop, a_queue_whose_tickets_are_in_use_drops_the_oldest_of_all)
 	cr_assert_eq(message_lost, 0);
 }
 
+/* It is seen only when tickets are reclaimed that there is something to drop. */
+Test(ring_drop, what_was_given_back_meanwhile_is_not_dropped_in_vain)
+{
+	rig(CHANNEL_QUEUE, SHARE_FULL_DROP, 1);
+	for (uint64_t number = 1; number <= 8; number++) {
+		sends(number);
+		receives(0, number);
+	}
+	cr_assert(ring_consumer_reject(consumers[0], 0, producer_members[0], message.ticket,
+				       message.version, false));
+	cr_assert_eq(try_send(0, 9, 0), -EAGAIN);
+	cr_assert_not(ring_producer_has_made_way(producers[0]));
+	nothing_comes_back();
+	cr_assert_eq(try_send(0, 9, 0), -EAGAIN);
+	cr_assert_eq(stats().dropped, 1);
+	cr_assert(ring_producer_has_made_way(producers[0]));
+	so_many_come_back(1);
+	sends(9);
+	cr_assert_eq(stats().dropped, 1);
+}
+
 /* Whoever has as many as it may have is in the way of its next one, and not what others have not
  * taken. Nor does anything go for who is not there. */
 Test(ring_drop, nothing_is_dropped_of_others_for_one_that_gets_no_more)
