@@ -60,9 +60,9 @@ typedef struct share_service_options {
 	 * that nobody's answers are in the way of another's, the calls that a handle may have under
 	 * way are at most the power of two that is not above 8192 / (`callers` * `buffers`). */
 	uint32_t buffers;
-	/** Bytes with each of them, up to 65519; 0: SHARE_REQUEST_DATA_MAX. What is more has to be
-	 * said as `buffers` has. The answers that may be under way to all callers are 64 MiB at
-	 * most, and calls fewer where that takes it. */
+	/** Bytes with each of them, up to 65519, and at least SHARE_REQUEST_DATA_MAX, whatever is
+	 * said. What is more has to be said as `buffers` has. The answers that may be under way to
+	 * all callers are 64 MiB at most, and calls fewer where that takes it. */
 	uint32_t data_max;
 } share_service_options;
 #define SHARE_SERVICE_OPTIONS_INIT                                    \

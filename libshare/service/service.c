@@ -101,7 +101,9 @@ static share_channel_options said(const share_service_options *o, bool replies)
 	c.deliveries = replies ? 0 : o->deliveries;
 	c.stall_ms = STALLS_ARE_NORMAL;
 	c.buffers = o->buffers;
-	c.data_max = o->data_max ? o->data_max + (uint32_t)TAIL_MAX : 0;
+	/* nobody gets less than those count on who say nothing */
+	if (o->data_max > SHARE_REQUEST_DATA_MAX)
+		c.data_max = o->data_max + (uint32_t)TAIL_MAX;
 	return c;
 }
 

@@ -317,6 +317,29 @@ Test(service_several, carry_as_many_bytes_as_was_said)
 	check_detail("up to 1000 bytes");
 }
 
+/* Who says nothing counts on them. */
+Test(service_several, carry_as_many_bytes_as_ever_where_fewer_were_said)
+{
+	static const unsigned char bytes[SHARE_REQUEST_DATA_MAX] = {7};
+	share_service_options o = SHARE_SERVICE_OPTIONS_INIT;
+	share_message request = SHARE_MESSAGE_INIT, got = SHARE_MESSAGE_INIT;
+	share_service *few, *any;
+	share_pending *call;
+
+	o.data_max = 1;
+	check_ok(share_service_open(asking, "few", SHARE_CALLER, &o, &few));
+	check_ok(share_service_open(working, "few", SHARE_WORKER, NULL, &any));
+	check_ok(share_call_start(few, NULL, bytes, sizeof(bytes), FOREVER, NULL, &call));
+	check_ok(share_next_request(any, FOREVER, NULL, &request));
+	check_eq(request.data_size, sizeof(bytes));
+	check_ok(share_reply(&request, NULL, bytes, sizeof(bytes), NULL));
+	check_ok(share_call_finish(call, FOREVER, NULL, &got));
+	check_eq(got.data_size, sizeof(bytes));
+	check_ok(share_ack(&got, NULL));
+	share_service_close(few);
+	share_service_close(any);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* How many                                                                                    */
 
@@ -494,6 +517,33 @@ static void ask_and_die(struct child *self, void *data)
 	m = answer_of(call, 50, MOST);
 	child_point(self, "has the answer");
 	check_ok(share_ack(&m, NULL));
+}
+
+/* The answer is its worker's still. */
+Test(service_several, that_nobody_waits_for_any_more_are_not_given)
+{
+	share_pending *call = ask_several(asks, pool, 10, 4);
+	share_message m = take_several(works, 10, 4);
+	share_buffer *buffers[3];
+	int value = 50;
+	share_outgoing with = parts(worker_pool, buffers, &value, 3);
+
+	share_call_cancel(call);
+	check_error(share_reply_with(&m, &with, NULL), SHARE_ECANCELED);
+	check(!m.channel);
+	for (int i = 0; i < 3; i++)
+		check_ok(share_release(buffers[i], NULL));
+}
+
+Test(service_several, that_nobody_answers_in_time_are_late)
+{
+	share_buffer *buffers[3];
+	int value = 10;
+	share_outgoing with = parts(pool, buffers, &value, 3);
+	share_message got = SHARE_MESSAGE_INIT;
+
+	check_error(share_call_with(asks, &with, 1, NULL, &got), SHARE_ETIMEDOUT);
+	check(!got.channel);
 }
 
 /* It was given to nobody else, and there are tickets for the next one. */
