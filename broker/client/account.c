@@ -3,6 +3,21 @@
 /*
  * Accounts by user. Knows numbers, limits and what they are called; never what the resources are,
  * and never decides what happens to whoever exceeds them.
+ *
+ * What is charged is charged here, once. What else the broker counts says what this cannot:
+ *
+ * - Of which pool a user's bytes are (memory/pool_user.h), as each pool is shared by itself, and
+ *   how many users want some of it, which their shares depend on. From the same charges.
+ * - How much memory a pool has (its extent, memory/pool.h), whoever uses it.
+ * - Who holds a pool's memory (buffer/stake.h), to be named to who finds it full. A buffer is paid
+ *   for once, and held by many.
+ * - What a process holds (client/client.h), for reports and the log. Of a user there may be many.
+ * - For how many of the messages that it keeps a consumer's user pays (n_paid, channel/inside.h):
+ *   no more than this consumer says that it has, whatever else the user pays for.
+ * - Of the bytes in use, those that work alone still runs on (gated); and of the sum of all users
+ *   what is no user's (nobodys). These are parts, and nothing beside.
+ * - Descriptors on their way (fds_in_flight). The kernel counts these itself, of all receivers
+ *   together, and who has too many waits until some have arrived: nobody is refused for them.
  */
 
 #include <errno.h>

@@ -17,9 +17,7 @@
  * its user has had more of the broker's time than is due: who goes and comes again owes it still.
  *
  * What a user has of one pool is counted in the pool (memory/pool_user.h), for the same charges.
- * Both share by one rule (fair_share.h). Other counts refuse nothing: those of a client and its
- * stakes say who holds what, for reports and the log, and not who pays; and who has too many
- * descriptors on their way waits until the kernel has brought some.
+ * Both share by one rule (fair_share.h). account.c says of all other counts what they are for.
  */
 
 struct account;

@@ -100,8 +100,8 @@ void broker_hangs_after(struct broker *b, unsigned ms)
 }
 
 /* An eighth is for the broker itself: agents, what waits to be sent or closed. The others are
- * shared between users (broker/client/account.h); the configuration's pools, whose segments cost
- * two and are nobody's, have half of all at most. */
+ * shared between users (broker/client/account.h); segments of the configuration's pools are
+ * nobody's, and have half of all at most. */
 static void share_descriptors(struct broker *b)
 {
 	struct rlimit limit;
@@ -110,7 +110,6 @@ static void share_descriptors(struct broker *b)
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < b->n_descriptors)
 		b->n_descriptors = limit.rlim_cur;
 	b->n_own_descriptors = b->n_descriptors / 8;
-	b->memory->max_nobodys_segments = b->n_descriptors / 4;
 	b->clients->max_closing = b->n_descriptors / 16;
 	/* as many as those may be in flight, of all clients together: then nobody gets any */
 	b->clients->max_fds_ahead = FDS_AHEAD_MAX;

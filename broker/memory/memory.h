@@ -23,7 +23,6 @@ struct memory {
 	struct slab segments;  /* struct segment */
 	struct slab blocks;    /* struct block */
 	uint64_t next_address; /* of segments that lie the same everywhere */
-	size_t n_nobodys_segments, max_nobodys_segments; /* of the configuration's pools */
 
 	/* Who sends descriptors of segments beside grants, and has to know when they come and go.
 	 */

@@ -9,6 +9,7 @@
  */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,17 +74,18 @@ static uint32_t descriptors_of(const struct pool *pool, const struct memory_segm
 static int take_nobodys(struct pool *pool, struct segment_cost *out, struct failure *failure)
 {
 	struct broker *b = pool->broker;
+	uint64_t used = accounts_nobodys(b->accounts, LIMIT_DESCRIPTORS);
+	uint32_t n = descriptors_of(pool, NULL);
 
-	if (b->memory->n_nobodys_segments >= b->memory->max_nobodys_segments)
+	if (used + n > b->n_descriptors / 2)
 		return failure_set(
 		    failure, SHARE_EQUOTA,
-		    "pool '%s' needs another segment, but the configuration's pools have all %zu "
-		    "that the broker has descriptors for: use larger segments, or raise its "
-		    "RLIMIT_NOFILE",
-		    pool->name, b->memory->max_nobodys_segments);
-	b->memory->n_nobodys_segments++;
-	out->n_nobodys = descriptors_of(pool, NULL);
-	accounts_add(b->accounts, LIMIT_DESCRIPTORS, out->n_nobodys);
+		    "pool '%s' needs another segment, but those of the configuration's pools have "
+		    "%" PRIu64 " descriptors, half of the broker's: use larger segments, or raise "
+		    "its RLIMIT_NOFILE",
+		    pool->name, used);
+	out->n_nobodys = n;
+	accounts_add(b->accounts, LIMIT_DESCRIPTORS, n);
 	return 0;
 }
 
@@ -118,7 +120,6 @@ static void return_descriptors(struct broker *b, struct segment_cost *cost)
 	if (cost->n_nobodys == 0)
 		return;
 	accounts_subtract(b->accounts, LIMIT_DESCRIPTORS, cost->n_nobodys);
-	b->memory->n_nobodys_segments--;
 	cost->n_nobodys = 0;
 }
 
