@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/admin.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/support/raw_channel.h"
 #include "tests/support/spending.h"
@@ -440,5 +442,78 @@ Test(spending, of_what_is_handed_over_behind_work)
 		}
 	check_eq(used_of(client, "fences"), BUFFERS * STREAMS);
 	expect_paid_twice("what is handed over behind work");
+	spends_no_more();
+}
+
+/* All of them hear of one name, and of no more until that is read. */
+Test(spending, of_watches_whose_events_are_not_read)
+{
+	enum { WATCHES = 1000 };
+	struct wire_message watch = {.type = WIRE_WATCH}, publish = {.type = WIRE_PUBLISH};
+	uint64_t buffer = raw_alloc(&raw, raw_pool(&raw, "full"), SMALL);
+	static struct raw others;
+	char name[256];
+
+	raw_open(&others, "is told");
+	before = spending_now(client);
+	for (int i = 0; i < WATCHES; i++)
+		raw_ask(&others, &watch, WIRE_WATCHING);
+	publish.publish.buffer = buffer;
+	for (int i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "%0255d", i);
+		publish.publish.name = raw_text(name);
+		raw_ask(&raw, &publish, WIRE_PUBLISHED);
+	}
+	expect_paid_twice("events that are not read");
+	raw_hang_up(&others);
+	spends_no_more();
+}
+
+/* They lie in its producer's ring, which that one's user pays for as for other memory. The broker
+ * has nothing of them, whoever has them. */
+static void expect_none_of_much(int64_t bytes_before, uint64_t much)
+{
+	check(spending_since(&before, client).allocated < 2 << 20);
+	check(used_of(client, "bytes") - bytes_before > (int64_t)much);
+}
+
+Test(spending, of_messages_with_much_data)
+{
+	enum { MESSAGES = 1000 };
+	const uint64_t much = MESSAGES * CHANNEL_DATA_MAX;
+	struct wire_message open = party_request("much", SHARE_PRODUCER);
+	struct party producer, consumer;
+	uint64_t buffers[MESSAGES];
+	struct listing l;
+	int64_t bytes;
+
+	allocate_all(buffers, MESSAGES);
+	open.channel_open.pool = raw_text("full");
+	open.channel_open.mode = CHANNEL_QUEUE;
+	open.channel_open.in_flight = MESSAGES;
+	open.channel_open.data_max = CHANNEL_DATA_MAX;
+	before = spending_now(client);
+	bytes = used_of(client, "bytes");
+	party_open(&producer, &raw, &open);
+	party_ready(&producer);
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		memset(channel_far_at(producer.page, &producer.shape, producer.layout, i), 1,
+		       CHANNEL_DATA_MAX);
+		party_put_copy(&producer, i, buffers[i], 1, 0, CHANNEL_COPY_WAITS);
+	}
+	expect_none_of_much(bytes, much);
+	party_close(&producer);
+	expect_none_of_much(bytes, much);
+	open.channel_open.role = SHARE_CONSUMER;
+	party_open(&consumer, &raw, &open);
+	party_ready(&consumer);
+	for (int i = 0; i < MESSAGES; i++)
+		check(party_fetch(&consumer, &l));
+	expect_none_of_much(bytes, much);
+	broker_kill_serving();
+	check_ok(share_ping(client));
+	expect_none_of_much(bytes, much);
+	party_close(&consumer);
+	until((share_end_channel(client, "much"), used_of(client, "channels") == 0));
 	spends_no_more();
 }
