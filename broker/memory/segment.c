@@ -81,7 +81,8 @@ static int take_nobodys(struct pool *pool, struct segment_cost *out, struct fail
 		return failure_set(
 		    failure, SHARE_EQUOTA,
 		    "pool '%s' needs another segment, but those of the configuration's pools have "
-		    "%" PRIu64 " descriptors, half of the broker's: use larger segments, or raise "
+		    "%" PRIu64
+		    " descriptors, half of the broker's: use larger segments, or raise "
 		    "its RLIMIT_NOFILE",
 		    pool->name, used);
 	out->n_nobodys = n;
