@@ -18,6 +18,8 @@
 # FACES has, and nothing else. These have at most 100 lines each; and what a sub-room's files alone
 # know of each other is in one header, inside.h.
 #
+# The sources of ring/ have an order, too: none calls one that calls it, whatever is in between.
+#
 # And four things that one room (or file) only knows: libevent the broker (and the exporter, which serves
 # HTTP with it, and the bridge), SCM_RIGHTS wire/packet.c, mappings of what other processes have as
 # well base/mapping.c (and the benchmarks and examples), CUDA memory/cuda, the examples and
@@ -242,6 +244,24 @@ class Tree:
             if re.fullmatch(r"(broker|libshare)/\w+/\w*_inside\.h", file):
                 self.offence(file, "a sub-room has one inside, inside.h")
 
+    def calls(self):
+        """Of each source of ring/: the others there that it calls."""
+        defined = {}
+        texts = {file: "\n".join(lines) for file, lines in self.code.items() if re.fullmatch(r"ring/\w+\.c", file)}
+        for file, text in texts.items():
+            for function in re.findall(r"^(?!static)\w[^;{}()]*\b(\w+)\([^;{}]*\)\s*\{", text, re.MULTILINE):
+                defined[function] = file
+        return {file: {defined[name] for name in re.findall(r"\b(\w+)\(", text) if name in defined} - {file}
+                for file, text in texts.items()}
+
+    def check_calls(self):
+        calls = self.calls()
+        while any(not calls[file] & calls.keys() for file in calls):
+            calls = {file: others for file, others in calls.items() if others & calls.keys()}
+        for file, others in calls.items():
+            self.offence(file, "calls others in a circle: "
+                         + " ".join(sorted(others & calls.keys())))
+
     def check(self):
         for file, headers in self.includes.items():
             room = file.partition("/")[0]
@@ -252,12 +272,17 @@ class Tree:
         for of, to, file, header in self.arrows():
             self.offence(file, f'"{header}": {of} does not know {to}')
         self.check_faces()
+        self.check_calls()
         return self.offences
 
 
 # A tree with an offence in each file called bad* and in the face of broker/log, which is too long,
 # and none in the others.
 OFFENCES = {
+    "void one(void)\n{\n\tother();\n}": "ring/bad1.c",
+    "int other(int a,\n\t  int b)\n{\n\tone();\n}": "ring/bad2.c",
+    "static void alone(void)\n{\n\tlast();\n}": "ring/good1.c",
+    "void last(void)\n{\n}": "ring/good2.c",
     '#include "wire/wire.h"': "memory/bad.c tools/bad.c examples/bad.c python/bad.c include/share/bad.h",
     '#include "memory/kind.h"': "wire/bad1.c tools/bad3.c python/bad2.c",
     '#include "broker/config/config.h"': "wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c",
