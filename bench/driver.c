@@ -143,6 +143,38 @@ void driver_free(void *p)
 	must_driver(driver.MemFree((CUdeviceptr)(uintptr_t)p), "cuMemFree");
 }
 
+void *driver_vmm_alloc(uint64_t size)
+{
+	const struct cuda *cu = driver.cu;
+	CUmemAllocationProp property = cuda_vmm_property(cu, driver.device);
+	CUmemAccessDesc access = {property.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr p;
+	CUresult r = cu->MemCreate(&handle, size, &property, 0);
+
+	if (r == CUDA_ERROR_OUT_OF_MEMORY)
+		return NULL;
+	must_driver(r, "cuMemCreate");
+	must_driver(cu->MemAddressReserve(&p, size, 0, 0, 0), "cuMemAddressReserve");
+	must_driver(cu->MemMap(p, size, 0, handle, 0), "cuMemMap");
+	must_driver(cu->MemRelease(handle), "cuMemRelease");
+	must_driver(cu->MemSetAccess(p, size, &access, 1), "cuMemSetAccess");
+	return pointer(r, p, "cuMemCreate");
+}
+
+void driver_vmm_free(void *p, uint64_t size)
+{
+	must_driver(driver.cu->MemUnmap((uintptr_t)p, size), "cuMemUnmap");
+	must_driver(driver.cu->MemAddressFree((uintptr_t)p, size), "cuMemAddressFree");
+}
+
+void driver_copy(void *to, const void *from, uint64_t size)
+{
+	must_driver(driver.cu->MemcpyDtoDAsync((uintptr_t)to, (uintptr_t)from, size, NULL),
+		    "cuMemcpyDtoDAsync");
+	must_driver(driver.cu->StreamSynchronize(NULL), "cuStreamSynchronize");
+}
+
 void *driver_pool_alloc(uint64_t size, void *stream)
 {
 	CUdeviceptr p = 0;

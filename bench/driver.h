@@ -29,6 +29,14 @@ uint64_t driver_free_memory(void);
 void *driver_alloc(uint64_t size);
 void driver_free(void *p);
 
+/* cuMemCreate, mapped, which can be exported; the size is a multiple of 2 MiB. NULL: there is no
+ * memory. */
+void *driver_vmm_alloc(uint64_t size);
+void driver_vmm_free(void *p, uint64_t size);
+
+/* cuMemcpyDtoDAsync, and waits for its end. */
+void driver_copy(void *to, const void *from, uint64_t size);
+
 /* cuMemAllocFromPoolAsync and cuMemFreeAsync, with a pool that keeps its memory. NULL: there is no
  * memory. */
 void *driver_pool_alloc(uint64_t size, void *stream);

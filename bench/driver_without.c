@@ -38,6 +38,27 @@ void driver_free(void *p)
 	abort();
 }
 
+void *driver_vmm_alloc(uint64_t size)
+{
+	(void)size;
+	abort();
+}
+
+void driver_vmm_free(void *p, uint64_t size)
+{
+	(void)p;
+	(void)size;
+	abort();
+}
+
+void driver_copy(void *to, const void *from, uint64_t size)
+{
+	(void)to;
+	(void)from;
+	(void)size;
+	abort();
+}
+
 void *driver_pool_alloc(uint64_t size, void *stream)
 {
 	(void)size;
