@@ -65,8 +65,8 @@ extern "C" {
  * second, as soon as nobody is left who could do what it waits for.
  *
  * Threads: as everywhere, every function may be called from any thread at any time. When one closes
- * the channel, those that wait in share_recv() or share_send() get SHARE_ECANCELED; a call that has
- * not begun to wait then is a mistake, as with any handle that was given up.
+ * the channel, those that wait in share_recv() or share_send() get SHARE_ECANCELED, and other calls
+ * that have begun fail or do what they do; one that begins later is a mistake (SHARE_EINVAL).
  */
 typedef struct share_channel share_channel;
 

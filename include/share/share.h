@@ -22,8 +22,8 @@ extern "C" {
 /*
  * libshare: memory shared between processes, owned by a broker.
  *
- * Threads: every function may be called from any thread at any time, on any handle that is not
- * being given up at that moment. share_error_detail() is each thread's own. What all connections of
+ * Threads: every function may be called from any thread at any time; a handle may be given up while
+ * others are in calls with it. share_error_detail() is each thread's own. What all connections of
  * a process have in common (the tables of handles, what is known of streams and the CUDA driver) is
  * locked. The library starts threads for host streams, for asynchronous look-ups and watches that
  * have to wait for others' work, and for channels and services that need one; all signals are
