@@ -7,6 +7,7 @@ import atexit
 import json
 import math
 import os
+import sys
 import weakref
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -272,6 +273,8 @@ def memory_of(source: Any, *, named: bool = False) -> tuple[memoryview, str | No
         how = "np.array() it first"
         if is_table(source):
             how = "libshare.arrow.to_pool(pool, table) takes tables, and to_numpy() makes an array of one column"
+        elif isinstance(source, getattr(sys.modules.get("torch"), "Tensor", ())):
+            how = "libshare.torch.to_pool(pool, tensor) copies tensors, and array_of() is the Array of the copy"
         elif isinstance(source, Mapping):
             how = "publish() and send() take a dict of arrays"
         raise TypeError(f"what is to be copied needs the buffer protocol, and "

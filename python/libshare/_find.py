@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from . import _core
-from ._core import Array
+from ._core import Array, Pool
 
 
 def _layout(thing: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, ...] | None]:
@@ -113,3 +113,9 @@ def array_of(thing: Any) -> Array:
         "it does not lie in a pool: make it there (Pool.empty(), an allocator of libshare's), or "
         "copy it into one"
     )
+
+
+def need_pool(pool: Any) -> None:
+    """TypeError: a caller has given something else, such as its arguments in another order."""
+    if not isinstance(pool, Pool):
+        raise TypeError(f"a Pool is needed here, as its client's pool() gives it, and a {type(pool).__name__} is none")

@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from ._core import Array, Client, Pool
 from ._errors import Error, OutOfMemoryError
+from ._find import need_pool
 
 __all__ = ["TableError", "collect", "lookup", "publish", "table_of", "to_pool"]
 
@@ -291,8 +292,7 @@ def _write_stream(sink: Any, table: pa.Table, compression: str | None = None) ->
 
 
 def _need_host_pool(pool: Any) -> None:
-    if not isinstance(pool, Pool):
-        raise TypeError(f"the pool that the table is copied into comes first, and a {type(pool).__name__} is none")
+    need_pool(pool)
     if pool.on_gpu:
         raise TableError("tables are shared in host memory, and this pool is of a GPU")
 

@@ -34,7 +34,7 @@ from torch.multiprocessing import reductions
 
 from . import _core, _pickle, _streams, _torch_host
 from ._core import Array, Client, Pool
-from ._find import array_of, more_than_memory
+from ._find import array_of, more_than_memory, need_pool
 from ._pickle import imported
 from .weights import Publication, Source, WeightsError
 from .weights import Weights as _Weights
@@ -65,6 +65,7 @@ def tensor_of(array: Array) -> torch.Tensor:
 
 def empty(pool: Pool, shape: Any, dtype: torch.dtype | None = None, **stream: Any) -> torch.Tensor:
     """A tensor in the pool, in C order; its content is undefined. dtype: torch's default dtype."""
+    need_pool(pool)
     return tensor_of(pool.empty(shape, dtype or torch.get_default_dtype(), **stream))
 
 
@@ -78,6 +79,7 @@ def to_pool(pool: Pool, tensor: torch.Tensor) -> torch.Tensor:
 
     ValueError: it is more than one memory and its values (sparse, quantised, a subclass of torch's).
     """
+    need_pool(pool)
     more = more_than_memory(tensor, lazy_ok=True)
     if more is not None:
         raise ValueError(more)
@@ -257,6 +259,7 @@ def install(pool: Pool, *, timeout: float = 300.0) -> None:
     prefetch_factor * num_workers batches, and those in use.
     """
     global _carrier, _timeout
+    need_pool(pool)
     if pool.info()["device"] is None:
         _torch_host.install(pool, timeout)
     else:

@@ -25,6 +25,7 @@ from ._client import Name
 from ._core import Array, Client, Pool
 from ._dtype import code
 from ._errors import BusyError, DeniedError, Error, ExistsError, NotFoundError
+from ._find import need_pool
 
 _MAGIC = b"ShWghts1"
 _TAIL = struct.Struct("<Q8s")
@@ -183,6 +184,7 @@ class Publication:
 
     def __init__(self, pool: Pool, name: str, weights: Any, *, metadata: Any = None):
         """Copies the weights. name, weights, metadata: as for publish_weights()."""
+        need_pool(pool)
         sources = sources_of(weights)
         self.client, self.name = pool.client, name
         most = _PART_MAX.get(pool.kind)

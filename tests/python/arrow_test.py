@@ -499,7 +499,7 @@ def test_duckdb_reads_in_place_and_its_relations_are_tables(client, pool):
 def test_the_pool_comes_first(pool):
     table = pa.table({"a": [1]})
     for use in (lambda: la.publish("t", pool, table), lambda: la.to_pool(table, pool)):
-        with pytest.raises(TypeError, match="pool .* comes first, and a (str|Table) is none"):
+        with pytest.raises(TypeError, match="a Pool is needed here.* a (str|Table) is none"):
             use()
 
 

@@ -37,6 +37,18 @@ def test_a_tensor_elsewhere_is_refused_and_can_be_copied(client, pool):
     assert torch.equal(lt.lookup(client, "x"), torch.ones(3))
 
 
+def test_the_first_tries_are_answered_with_what_to_do(client, pool):
+    t = torch.ones(3)
+    with pytest.raises(TypeError, match=r"libshare\.torch\.to_pool\(pool, tensor\)"):
+        pool.array(t)
+    with pool.producer("c") as tx, pytest.raises(TypeError, match=r"array_of\(\).*libshare\.torch\.to_pool\(\)"):
+        tx.send(t)
+    for use in (lambda: lt.to_pool(t, pool), lambda: lt.empty((2, 3), torch.int8), lambda: lt.install(client),
+                lambda: lt.publish_weights("m", pool, torch.nn.Linear(2, 2))):
+        with pytest.raises(TypeError, match="a Pool is needed here.* and a .* is none"):
+            use()
+
+
 def test_the_tensor_keeps_the_memory_when_all_else_is_gone(client, pool):
     t = lt.tensor_of(pool.zeros(1000, "int32"))
     others = [pool.empty(1000, "int32") for _ in range(20)]
