@@ -167,13 +167,7 @@ def tell_loops(cls: type, name: str = "close") -> None:
     setattr(cls, name, do_and_tell)
 
 
-class _Closes:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
+class _Member:
     def __repr__(self):
         return f"<libshare.{type(self).__name__}{' closed' if self.closed else ''}>"
 
@@ -195,11 +189,11 @@ class _Receives:
         return self.messages_async()
 
 
-extend(Producer)(_Closes)
-extend(Consumer)(_Closes)
+extend(Producer)(_Member)
+extend(Consumer)(_Member)
 extend(Consumer)(_Receives)
-extend(Caller)(_Closes)
-extend(Worker)(_Closes)
+extend(Caller)(_Member)
+extend(Worker)(_Member)
 extend(Worker)(_Receives)
 for _cls in (Producer, Consumer, Caller, Worker):
     tell_loops(_cls)

@@ -99,12 +99,6 @@ def _numa_of(numa: int | str) -> int:
 
 @extend(Client)
 class _Client:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
     def __repr__(self):
         return f"<libshare.Client {'closed' if self.closed else self.address!r}>"
 
@@ -290,23 +284,8 @@ def memory_of(source: Any, *, named: bool = False) -> tuple[memoryview, str | No
     return content, name
 
 
-@extend(HostStream)
-class _HostStream:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-
 @extend(Pool)
 class _Pool:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
     def __repr__(self):
         if self.closed:
             return "<libshare.Pool closed>"

@@ -28,12 +28,6 @@ class Change(NamedTuple):
 class _Watch:
     """Iterates over Changes, as they come."""
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
     def next(self, timeout: float | None = None) -> Change:
         """The next Change. TimedOutError, NotReadyError (timeout 0): there was none."""
         return Change(*self._next(timeout))
@@ -169,15 +163,6 @@ class _Fence:
     def synchronize(self, timeout: float | None = None, *, client: Client | None = None) -> None:
         """Waits until the fence is reached. TimedOutError, OwnerDiedError."""
         _core._fence_synchronize(self._by(client), self, timeout)
-
-
-@extend(Event)
-class _Event:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
 
 @extend(Array)

@@ -140,3 +140,13 @@ bool mode_from(PyObject *o, uint32_t *out)
 	}
 	return true;
 }
+
+bool token_from(const char *bytes, Py_ssize_t n, share_token *out)
+{
+	if (n == sizeof(out->bytes)) {
+		memcpy(out->bytes, bytes, sizeof(out->bytes));
+		return true;
+	}
+	PyErr_SetString(PyExc_ValueError, "a token has 32 bytes");
+	return false;
+}

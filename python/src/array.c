@@ -525,31 +525,20 @@ bool array_ready(PyObject *module)
 	     NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
-	PyType_Slot slots[] = {
-	    SLOT(Py_tp_dealloc, dealloc),
-	    SLOT(Py_mp_subscript, array_subscript),
-	    SLOT(Py_mp_length, length),
-	    SLOT(Py_bf_getbuffer, array_get_buffer),
-	    SLOT(Py_bf_releasebuffer, array_release_buffer),
-	    {Py_tp_methods, methods},
-	    {Py_tp_members, members},
-	    {Py_tp_getset, getters},
-	    {Py_tp_doc,
-	     (void *)(uintptr_t) "Memory in a pool, and how to read it. Keeps the memory alive, as "
-				 "do "
-				 "all views and exports.\n\nMade by Pool.empty() and the like, "
-				 "Client.lookup(), messages."},
-	    {0, NULL},
-	};
-	PyType_Spec spec = {"libshare._core.Array", sizeof(struct array), 0,
-			    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 	PyMethodDef *const more[] = {array_view_methods, array_share_methods, array_copy_methods};
 	size_t n = 5;
 
 	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
 		for (PyMethodDef *m = more[i]; m->ml_name; m++)
 			methods[n++] = *m;
-	core.array = make_type(module, &spec);
+	core.array = TYPE(
+	    module, NULL, "Array", struct array, Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	    DOC("Memory in a pool, and how to read it. Keeps the memory alive, as do all views "
+		"and exports.\n\nMade by Pool.empty() and the like, Client.lookup(), messages."),
+	    SLOT(Py_tp_dealloc, dealloc), SLOT(Py_mp_subscript, array_subscript),
+	    SLOT(Py_mp_length, length), SLOT(Py_bf_getbuffer, array_get_buffer),
+	    SLOT(Py_bf_releasebuffer, array_release_buffer), {Py_tp_methods, methods},
+	    {Py_tp_members, members}, {Py_tp_getset, getters});
 	return core.array && exchange_make() &&
 	       PyObject_SetAttrString((PyObject *)core.array, "__dlpack_c_exchange_api__",
 				      core.exchange) == 0;

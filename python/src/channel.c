@@ -22,7 +22,6 @@ static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_rol
 	struct member *self;
 	const char *name;
 	share_client *c;
-	share_pool *p;
 	int r, ok;
 
 	if (!PyArg_ParseTuple(args, "O!sIIIIIIIIIIIIIIp", core.pool, &pool, &name, &options.mode,
@@ -32,23 +31,13 @@ static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_rol
 			      &options.from, &options.flags, &options.wait_for, &options.buffers,
 			      &ok))
 		return NULL;
-	p = handle_enter(&pool->handle);
-	if (!p)
+	c = member_begin(pool, &info);
+	if (!c)
 		return NULL;
-	c = handle_enter(&pool->client->handle);
-	if (!c) {
-		handle_leave(&pool->handle, 0);
-		return NULL;
-	}
-	r = share_pool_get_info(p, &info);
 	options.pool = info.name;
-	if (r == 0)
-		UNLOCKED(r = share_channel_open(c, name, role, &options, &ch));
-	handle_leave(&pool->client->handle, r);
-	if (!handle_leave(&pool->handle, r))
-		return NULL;
-	self = (struct member *)member_new(
-	    type, pool, role == SHARE_PRODUCER ? "producer" : "consumer", ch, give_up);
+	UNLOCKED(r = share_channel_open(c, name, role, &options, &ch));
+	self = member_made(type, pool, r, role == SHARE_PRODUCER ? "producer" : "consumer", ch,
+			   give_up);
 	if (self) {
 		self->readonly_ok = ok;
 		self->buffers = options.buffers;
@@ -78,14 +67,12 @@ PyDoc_STRVAR(
 static PyObject *fileno_(PyObject *o, PyObject *ignored)
 {
 	struct member *self = (struct member *)o;
-	share_channel *ch = handle_enter(&self->handle);
+	share_channel *ch;
 	int r;
 
 	(void)ignored;
-	if (!ch)
-		return NULL;
-	UNLOCKED(r = share_channel_get_fd(ch));
-	return handle_leave(&self->handle, r) ? PyLong_FromLong(r) : NULL;
+	CALL(&self->handle, ch, r, share_channel_get_fd(ch));
+	return r < 0 ? NULL : PyLong_FromLong(r);
 }
 
 PyDoc_STRVAR(stats_doc,
@@ -97,14 +84,12 @@ static PyObject *stats(PyObject *o, PyObject *ignored)
 {
 	share_channel_stats s = SHARE_CHANNEL_STATS_INIT;
 	struct member *self = (struct member *)o;
-	share_channel *ch = handle_enter(&self->handle);
+	share_channel *ch;
 	int r;
 
 	(void)ignored;
-	if (!ch)
-		return NULL;
-	UNLOCKED(r = share_channel_get_stats(ch, &s));
-	if (!handle_leave(&self->handle, r))
+	CALL(&self->handle, ch, r, share_channel_get_stats(ch, &s));
+	if (r < 0)
 		return NULL;
 	return Py_BuildValue(
 	    "{sKsKsKsKsKsKsKsKsKsIsIsIsI}", "sent", (unsigned long long)s.sent, "received",
@@ -336,12 +321,6 @@ static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	Py_RETURN_NONE;
 }
 
-static int take(void *p, int timeout_ms, void *stream, share_message *out)
-{
-	(void)timeout_ms, (void)stream;
-	return share_channel_take_back(p, out);
-}
-
 PyObject *none_if_not_ready(PyObject *m)
 {
 	if (m)
@@ -363,18 +342,13 @@ static PyObject *take_back(PyObject *o, PyObject *ignored)
 	PyObject *zero = PyLong_FromLong(0), *m;
 
 	(void)ignored;
-	m = zero ? member_receive((struct member *)o, zero, Py_None, false, take, NULL) : NULL;
+	m = zero ? member_receive((struct member *)o, TAKEN_BACK, zero, Py_None) : NULL;
 	Py_XDECREF(zero);
 	return none_if_not_ready(m);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Consumers                                                                                   */
-
-static int receive(void *p, int timeout_ms, void *stream, share_message *out)
-{
-	return share_recv(p, timeout_ms, stream, out);
-}
 
 PyDoc_STRVAR(
     recv_doc,
@@ -386,16 +360,6 @@ PyDoc_STRVAR(
     "channel.\nOwnerDiedError: it has died; or, with a `message`, that one's producer died before "
     "its work was done. Each is\nsaid once; the next call waits for a new producer. StaleError: "
     "this consumer was left behind.");
-static PyObject *recv_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
-{
-	static struct signature s = {"recv", {"timeout", "stream", NULL}, 0, 1, {NULL}};
-	PyObject *given[2];
-
-	if (!args_spread(&s, args, n, names, given))
-		return NULL;
-	return member_receive((struct member *)o, given[0], given[1], false, receive,
-			      share_try_recv);
-}
 
 /* ------------------------------------------------------------------------------------------- */
 /* Iterators                                                                                   */
@@ -404,13 +368,7 @@ struct messages {
 	PyObject_HEAD struct member *of;
 	struct message *last;
 	PyObject *stream; /* NULL: the caller named none */
-	bool requests;
 };
-
-static int next_request(void *p, int timeout_ms, void *stream, share_message *out)
-{
-	return share_next_request(p, timeout_ms, stream, out);
-}
 
 static PyObject *messages_new(PyObject *of, PyObject *stream)
 {
@@ -420,7 +378,6 @@ static PyObject *messages_new(PyObject *of, PyObject *stream)
 		return NULL;
 	self->of = (struct member *)Py_NewRef(of);
 	self->stream = Py_XNewRef(stream);
-	self->requests = PyObject_TypeCheck(of, core.worker);
 	return (PyObject *)self;
 }
 
@@ -456,9 +413,7 @@ static PyObject *messages_next(PyObject *o)
 
 	if (end_step(self) < 0)
 		return NULL;
-	m = member_receive(self->of, NULL, self->stream, self->requests,
-			   self->requests ? next_request : receive,
-			   self->requests ? NULL : share_try_recv);
+	m = member_receive(self->of, member_receives((PyObject *)self->of), NULL, self->stream);
 	if (m) {
 		self->last = (struct message *)Py_NewRef(m);
 		return m;
@@ -494,7 +449,7 @@ PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyOb
 bool channel_ready(PyObject *module)
 {
 	static PyMethodDef producer_methods[] = {
-	    {"close", member_close, METH_NOARGS,
+	    {"close", object_close, METH_NOARGS,
 	     "close()\n--\n\nLeave the channel. What was sent can still be received by consumers "
 	     "that "
 	     "were there, and in\na queue by others; flush() first where others of a broadcast "
@@ -509,52 +464,29 @@ bool channel_ready(PyObject *module)
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMethodDef consumer_methods[] = {
-	    {"close", member_close, METH_NOARGS,
+	    {"close", object_close, METH_NOARGS,
 	     "close()\n--\n\nReceive no more; messages that were received stay until they are "
 	     "acknowledged. May be called again."},
 	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
 	    {"stats", stats, METH_NOARGS, stats_doc},
-	    {"recv", METHOD(recv_), METH_FASTCALL | METH_KEYWORDS, recv_doc},
+	    {"recv", METHOD(member_recv), METH_FASTCALL | METH_KEYWORDS, recv_doc},
 	    {"messages", METHOD(member_messages), METH_FASTCALL | METH_KEYWORDS,
 	     member_messages_doc},
 	    {NULL, NULL, 0, NULL},
 	};
-	PyType_Slot producer_slots[] = {
-	    SLOT(Py_tp_new, open_producer),
-	    SLOT(Py_tp_dealloc, member_dealloc),
-	    {Py_tp_methods, producer_methods},
-	    {Py_tp_members, member_members},
-	    {Py_tp_getset, member_getters},
-	    {Py_tp_doc, (void *)(uintptr_t) "Sends into a channel: see Pool.producer()."},
-	    {0, NULL},
-	};
-	PyType_Slot consumer_slots[] = {
-	    SLOT(Py_tp_new, open_consumer),
-	    SLOT(Py_tp_dealloc, member_dealloc),
-	    SLOT(Py_tp_iter, member_iterate),
-	    {Py_tp_methods, consumer_methods},
-	    {Py_tp_members, member_members},
-	    {Py_tp_getset, member_getters},
-	    {Py_tp_doc, (void *)(uintptr_t) "Receives from a channel: see Pool.consumer()."},
-	    {0, NULL},
-	};
-	PyType_Slot messages_slots[] = {
-	    SLOT(Py_tp_dealloc, messages_dealloc),
-	    SLOT(Py_tp_iter, PyObject_SelfIter),
-	    SLOT(Py_tp_iternext, messages_next),
-	    {Py_tp_doc, (void *)(uintptr_t) "Messages, one after the other."},
-	    {0, NULL},
-	};
-	PyType_Spec producer = {"libshare._core.Producer", sizeof(struct member), 0,
-				Py_TPFLAGS_DEFAULT, producer_slots};
-	PyType_Spec consumer = {"libshare._core.Consumer", sizeof(struct member), 0,
-				Py_TPFLAGS_DEFAULT, consumer_slots};
-	PyType_Spec iterator = {"libshare._core.Messages", sizeof(struct messages), 0,
-				Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-				messages_slots};
 
-	core.producer = make_type(module, &producer);
-	core.consumer = make_type(module, &consumer);
-	core.messages = make_type(module, &iterator);
+	core.producer = TYPE(module, core.object, "Producer", struct member, 0,
+			     DOC("Sends into a channel: see Pool.producer()."),
+			     SLOT(Py_tp_new, open_producer), SLOT(Py_tp_dealloc, object_dealloc),
+			     {Py_tp_methods, producer_methods}, {Py_tp_getset, member_getters});
+	core.consumer = TYPE(module, core.object, "Consumer", struct member, 0,
+			     DOC("Receives from a channel: see Pool.consumer()."),
+			     SLOT(Py_tp_new, open_consumer), SLOT(Py_tp_dealloc, object_dealloc),
+			     SLOT(Py_tp_iter, member_iterate), {Py_tp_methods, consumer_methods},
+			     {Py_tp_getset, member_getters});
+	core.messages =
+	    TYPE(module, NULL, "Messages", struct messages, Py_TPFLAGS_DISALLOW_INSTANTIATION,
+		 DOC("Messages, one after the other."), SLOT(Py_tp_dealloc, messages_dealloc),
+		 SLOT(Py_tp_iter, PyObject_SelfIter), SLOT(Py_tp_iternext, messages_next));
 	return core.producer && core.consumer && core.messages;
 }

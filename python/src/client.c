@@ -34,15 +34,12 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		return NULL;
 	options.flags = flags;
 	options.timeout_ms = timeout_ms;
-	self = (struct client *)PyType_GenericAlloc(type, 0);
+	UNLOCKED(r = share_connect_with(address, &options, &c));
+	if (!no_error(r))
+		return NULL;
+	self = (struct client *)object_new(type, NULL, "client", c, give_up);
 	if (!self)
 		return NULL;
-	UNLOCKED(r = share_connect_with(address, &options, &c));
-	if (!no_error(r)) {
-		Py_DECREF(self);
-		return NULL;
-	}
-	handle_init(&self->handle, "client", c, give_up);
 	self->handle.waits = share_waits_of(c);
 	self->next = clients;
 	clients = self;
@@ -60,36 +57,19 @@ struct client *client_with(share_client *p)
 static void dealloc(PyObject *o)
 {
 	struct client *self = (struct client *)o;
-	PyTypeObject *type = Py_TYPE(o);
 
-	if (self->weak)
-		PyObject_ClearWeakRefs(o);
 	for (struct client **at = &clients; *at; at = &(*at)->next)
 		if (*at == self) {
 			*at = self->next;
 			break;
 		}
-	handle_close(&self->handle);
-	PyObject_Free(o);
-	Py_DECREF(type);
+	object_dealloc(o);
 }
 
 PyDoc_STRVAR(close_doc,
 	     "close()\n--\n\n"
 	     "Give the connection up. It ends when the last thing made from it is gone: "
 	     "memory in use stays.\nMay be called again.");
-static PyObject *close_(PyObject *o, PyObject *ignored)
-{
-	(void)ignored;
-	handle_close(&((struct client *)o)->handle);
-	Py_RETURN_NONE;
-}
-
-static PyObject *get_closed(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return PyBool_FromLong(!handle_is_usable(&((struct client *)o)->handle));
-}
 
 static PyObject *get_address(PyObject *o, void *ignored)
 {
@@ -120,17 +100,11 @@ static PyObject *fileno_(PyObject *o, PyObject *ignored)
 static PyObject *call(PyObject *o, int (*function)(share_client *), bool counts)
 {
 	struct client *self = (struct client *)o;
-	share_client *c = handle_enter(&self->handle);
+	share_client *c;
 	int r;
 
-	if (!c)
-		return NULL;
-	UNLOCKED(r = function(c));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	if (counts)
-		return PyLong_FromLong(r);
-	Py_RETURN_NONE;
+	CALL(&self->handle, c, r, function(c));
+	return r < 0 || !counts ? none_unless(r) : PyLong_FromLong(r);
 }
 
 PyDoc_STRVAR(ping_doc,
@@ -248,27 +222,6 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	if (a)
 		((struct array *)a)->readonly_ok = ok;
 	return a;
-}
-
-PyDoc_STRVAR(unpublish_doc,
-	     "unpublish(name)\n--\n\n"
-	     "Remove a name. FileNotFoundError, PermissionError.");
-static PyObject *unpublish(PyObject *o, PyObject *name)
-{
-	struct client *self = (struct client *)o;
-	const char *text = arg_text(name);
-	share_client *c;
-	int r;
-
-	if (!text)
-		return NULL;
-	c = handle_enter(&self->handle);
-	if (!c)
-		return NULL;
-	UNLOCKED(r = share_unpublish(c, text));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
 }
 
 /* Callbacks that fill a list. The library calls them without the GIL, so they take it. */
@@ -454,18 +407,11 @@ static PyObject *import(PyObject *o, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "y#i|O", &bytes, &n, &mode, &given))
 		return NULL;
-	if (n != sizeof(token.bytes)) {
-		PyErr_SetString(PyExc_ValueError, "a token has 32 bytes");
+	if (!token_from(bytes, n, &token) ||
+	    !stream_from(given ? given : Py_None, true, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
-	}
-	memcpy(token.bytes, bytes, sizeof(token.bytes));
-	if (!stream_from(given ? given : Py_None, true, -1, (struct stream){NULL, NULL}, &stream))
-		return NULL;
-	c = handle_enter(&self->handle);
-	if (!c)
-		return NULL;
-	UNLOCKED(r = share_import(c, &token, mode, stream.p, &b));
-	if (!handle_leave(&self->handle, r))
+	CALL(&self->handle, c, r, share_import(c, &token, mode, stream.p, &b));
+	if (r < 0)
 		return NULL;
 	a = (struct array *)found(self, b, stream);
 	if (a && !given && !move_to_current(a))
@@ -484,18 +430,10 @@ static PyObject *revoke_token(PyObject *o, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "y#:_revoke", &bytes, &n))
 		return NULL;
-	if (n != sizeof(token.bytes)) {
-		PyErr_SetString(PyExc_ValueError, "a token has 32 bytes");
+	if (!token_from(bytes, n, &token))
 		return NULL;
-	}
-	memcpy(token.bytes, bytes, sizeof(token.bytes));
-	c = handle_enter(&self->handle);
-	if (!c)
-		return NULL;
-	UNLOCKED(r = share_revoke(c, &token));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	CALL(&self->handle, c, r, share_revoke(c, &token));
+	return none_unless(r);
 }
 
 static PyObject *by_identifier(PyObject *o, PyObject *number,
@@ -508,13 +446,8 @@ static PyObject *by_identifier(PyObject *o, PyObject *number,
 
 	if (!arg_uint64(number, &id))
 		return NULL;
-	c = handle_enter(&self->handle);
-	if (!c)
-		return NULL;
-	UNLOCKED(r = function(c, id));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	CALL(&self->handle, c, r, function(c, id));
+	return none_unless(r);
 }
 
 static PyObject *revoke_id(PyObject *o, PyObject *id)
@@ -536,13 +469,16 @@ static PyObject *by_name(PyObject *o, PyObject *name, int (*function)(share_clie
 
 	if (!text)
 		return NULL;
-	c = handle_enter(&self->handle);
-	if (!c)
-		return NULL;
-	UNLOCKED(r = function(c, text));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	CALL(&self->handle, c, r, function(c, text));
+	return none_unless(r);
+}
+
+PyDoc_STRVAR(unpublish_doc,
+	     "unpublish(name)\n--\n\n"
+	     "Remove a name. FileNotFoundError, PermissionError.");
+static PyObject *unpublish(PyObject *o, PyObject *name)
+{
+	return by_name(o, name, share_unpublish);
 }
 
 PyDoc_STRVAR(
@@ -570,14 +506,12 @@ static PyObject *fence_stats(PyObject *o, PyObject *ignored)
 {
 	struct client *self = (struct client *)o;
 	share_fence_stats stats = SHARE_FENCE_STATS_INIT;
-	share_client *c = handle_enter(&self->handle);
+	share_client *c;
 	int r;
 
 	(void)ignored;
-	if (!c)
-		return NULL;
-	r = share_fence_get_stats(c, &stats);
-	if (!handle_leave(&self->handle, r))
+	CALL(&self->handle, c, r, share_fence_get_stats(c, &stats));
+	if (r < 0)
 		return NULL;
 	return Py_BuildValue(
 	    "{sKsKsKsKsKsK}", "signals", (unsigned long long)stats.signals, "waits",
@@ -589,7 +523,7 @@ static PyObject *fence_stats(PyObject *o, PyObject *ignored)
 bool client_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
-	    {"close", close_, METH_NOARGS, close_doc},
+	    {"close", object_close, METH_NOARGS, close_doc},
 	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
 	    {"ping", ping, METH_NOARGS, ping_doc},
 	    {"dispatch", dispatch, METH_NOARGS, dispatch_doc},
@@ -610,29 +544,16 @@ bool client_ready(PyObject *module)
 	    {"fence_stats", fence_stats, METH_NOARGS, stats_doc},
 	    {NULL, NULL, 0, NULL},
 	};
-	static PyMemberDef members[] = {
-	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct client, weak), READONLY, NULL},
-	    {NULL, 0, 0, 0, NULL},
-	};
 	static PyGetSetDef getters[] = {
-	    {"closed", get_closed, NULL, "Whether it was closed.", NULL},
 	    {"address", get_address, NULL,
 	     "Path of the broker's socket. It can be read in a forked child, which connects to it.",
 	     NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
-	PyType_Slot slots[] = {
-	    SLOT(Py_tp_new, create),
-	    SLOT(Py_tp_dealloc, dealloc),
-	    {Py_tp_methods, methods},
-	    {Py_tp_members, members},
-	    {Py_tp_getset, getters},
-	    {Py_tp_doc, (void *)(uintptr_t) "A connection to a broker: see libshare.connect()."},
-	    {0, NULL},
-	};
-	PyType_Spec spec = {"libshare._core.Client", sizeof(struct client), 0, Py_TPFLAGS_DEFAULT,
-			    slots};
 
-	core.client = make_type(module, &spec);
+	core.client =
+	    TYPE(module, core.object, "Client", struct client, 0,
+		 DOC("A connection to a broker: see libshare.connect()."), SLOT(Py_tp_new, create),
+		 SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods}, {Py_tp_getset, getters});
 	return core.client != NULL;
 }

@@ -36,9 +36,14 @@
 		id, (void *)(uintptr_t)(function) \
 	}
 #define METHOD(function) ((PyCFunction)(void (*)(void))(function))
+#define DOC(text)                                  \
+	{                                          \
+		Py_tp_doc, (void *)(uintptr_t)text \
+	}
 
 struct core {
-	PyTypeObject *client, *pool, *array, *host_stream, *fence, *event, *operation, *watch;
+	PyTypeObject *object, *client, *pool, *array, *host_stream, *fence, *event, *operation,
+	    *watch;
 	PyTypeObject *producer, *consumer, *message, *messages, *caller, *worker, *pending;
 	PyObject *errors;         /* dict: number to class */
 	PyObject *closed;         /* exception class for a handle that was given up */
@@ -50,9 +55,6 @@ struct core {
 	PyObject *exchange;       /* capsule of DLPack's exchange API */
 };
 extern struct core core;
-
-/* module.c */
-PyTypeObject *make_type(PyObject *module, PyType_Spec *spec);
 
 /* ------------------------------------------------------------------------------------------- */
 /* error.c                                                                                     */
@@ -101,6 +103,54 @@ PyObject *handle_refuse(const struct handle *h);
 
 /* Returns a number that is another one in each forked child. */
 unsigned process_generation(void);
+
+/* Makes a call of the library with what is under a handle, as @p, without the GIL. @r is what it
+ * returned; if that is negative, there is an exception. */
+#define CALL(h, p, r, call)             \
+	do {                            \
+		(r) = -1;               \
+		(p) = handle_enter(h);  \
+		if (!(p))               \
+			break;          \
+		UNLOCKED((r) = (call)); \
+		handle_leave(h, r);     \
+	} while (0)
+static inline PyObject *none_unless(int r)
+{
+	return r < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* object.c: the base of all types that have close()                                           */
+
+/* What their structs begin with. `client`: what it was made with, a reference; may be NULL. */
+#define OBJECT_HEAD                         \
+	PyObject_HEAD struct handle handle; \
+	PyObject *weak;                     \
+	struct client *client
+struct object {
+	OBJECT_HEAD;
+};
+
+/* Makes one that has @p, which is given up if that fails. NULL is fine for @client. */
+struct object *object_new(PyTypeObject *type, struct client *client, const char *what, void *p,
+			  void (*give_up)(void *));
+/* For tp_dealloc. A type with more to do first calls object_end() or gives nobody a chance to get
+ * the object. */
+void object_end(PyObject *o);
+void object_dealloc(PyObject *o);
+/* For the tables of their types. */
+PyObject *object_close(PyObject *o, PyObject *ignored);
+PyObject *object_get_closed(PyObject *o, void *ignored);
+PyObject *object_get_client(PyObject *o, void *ignored);
+
+/* Makes a type, which @module has unless it is NULL. What follows is its slots. */
+#define TYPE(module, base, name, layout, flags, ...)                        \
+	make_type(module, base,                                             \
+		  &(PyType_Spec){"libshare._core." name, sizeof(layout), 0, \
+				 Py_TPFLAGS_DEFAULT | (flags),              \
+				 (PyType_Slot[]){__VA_ARGS__, {0, NULL}}})
+PyTypeObject *make_type(PyObject *module, PyTypeObject *base, PyType_Spec *spec);
 
 /* ------------------------------------------------------------------------------------------- */
 /* wait.c: time limits in seconds, and waits that ^C ends                                       */
@@ -161,6 +211,8 @@ bool arg_uint64(PyObject *o, uint64_t *out);
 bool arg_int64(PyObject *o, int64_t *out);
 /* Reads 'r' or 'rw' as enum share_access. Returns false with an exception. */
 bool mode_from(PyObject *o, uint32_t *out);
+/* Returns false with an exception if it has another size. */
+bool token_from(const char *bytes, Py_ssize_t n, share_token *out);
 
 /* ------------------------------------------------------------------------------------------- */
 /* stream.c, host_stream.c                                                                     */
@@ -195,8 +247,7 @@ PyObject *fence_query(PyObject *module, PyObject *args);
 /* client.c, pool.c                                                                            */
 
 struct client {
-	PyObject_HEAD struct handle handle;
-	PyObject *weak;
+	OBJECT_HEAD;         /* without a client of its own */
 	struct client *next; /* the list of all clients */
 };
 
@@ -211,9 +262,7 @@ PyObject *find_at(PyObject *module, PyObject *args);
 PyObject *find_of(PyObject *module, PyObject *thing);
 
 struct pool {
-	PyObject_HEAD struct handle handle;
-	PyObject *weak;
-	struct client *client;
+	OBJECT_HEAD;
 	bool on_gpu; /* false of one of kind adopted, whose buffers are where they were */
 	bool adopts;
 };
@@ -340,9 +389,7 @@ bool exchange_make(void); /* fills core.exchange */
 
 /* A member of a channel or a service. Its messages refer to it. */
 struct member {
-	PyObject_HEAD struct handle handle; /* a share_channel or a share_service */
-	PyObject *weak;
-	struct client *client;
+	OBJECT_HEAD; /* its handle: a share_channel or a share_service */
 	bool on_gpu, adopts, readonly_ok;
 	uint32_t buffers; /* of a channel: how many a message may have, as far as was said here */
 };
@@ -417,18 +464,20 @@ bool several_begin(struct several *s, const unsigned char *data, size_t size);
 /* The next of them. False: there is nonsense. */
 bool several_next(struct several *s, const char **name, size_t *size, share_tensor *t);
 
-PyObject *member_new(PyTypeObject *type, struct pool *pool, const char *what, void *handle,
-		     void (*give_up)(void *));
-PyObject *member_close(PyObject *o, PyObject *ignored);
+/* member.c. A member is opened between these two, without the GIL. Returns the client, with the
+ * name of the pool in @info, or NULL with an exception. */
+share_client *member_begin(struct pool *pool, share_pool_info *info);
+/* @r: what opening it has returned; @p: what it has opened, if that is 0. */
+struct member *member_made(PyTypeObject *type, struct pool *pool, int r, const char *what, void *p,
+			   void (*give_up)(void *));
 extern PyGetSetDef member_getters[];
-extern PyMemberDef member_members[];
-void member_dealloc(PyObject *o);
-/* Receives a message: calls @function, which waits, without the GIL and in slices. For host memory
- * without a stream it first calls @at_once, if that is not NULL, with the GIL, because that does
- * not wait. */
-PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given, bool is_request,
-			 int (*function)(void *, int, void *, share_message *),
-			 int (*at_once)(share_channel *, share_message *));
+/* Receives a message. */
+enum received { MESSAGE, REQUEST, TAKEN_BACK };
+PyObject *member_receive(struct member *self, enum received what, PyObject *timeout,
+			 PyObject *given);
+/* What a consumer or a worker receives, and its method recv(). */
+enum received member_receives(PyObject *o);
+PyObject *member_recv(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names);
 
 /* channel.c: iterators over a consumer or a worker. */
 PyObject *member_iterate(PyObject *o);
@@ -451,6 +500,7 @@ PyObject *measure(PyObject *module, PyObject *args);
 /* ------------------------------------------------------------------------------------------- */
 /* Each type of its file                                                                       */
 
+bool object_ready(void);
 bool client_ready(PyObject *module);
 bool pool_ready(PyObject *module);
 bool array_ready(PyObject *module);

@@ -219,22 +219,14 @@ bool fence_ready(PyObject *module)
 	    {"value", get_number, NULL, "What that has to get to.", (void *)(intptr_t)1},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
-	PyType_Slot slots[] = {
-	    SLOT(Py_tp_new, create),
-	    SLOT(Py_tp_dealloc, dealloc),
-	    {Py_tp_methods, methods},
-	    {Py_tp_getset, getters},
-	    {Py_tp_doc,
-	     (void *)(uintptr_t) "Fence(timeline=0, value=0)\n--\n\n"
-				 "A point on a timeline: what was enqueued on a stream "
-				 "before it was recorded. Two numbers,\nwhich may be sent "
-				 "to other processes by any means. Made by "
-				 "Client.record()."},
-	    {0, NULL},
-	};
-	PyType_Spec spec = {"libshare._core.Fence", sizeof(struct fence), 0, Py_TPFLAGS_DEFAULT,
-			    slots};
 
-	core.fence = make_type(module, &spec);
+	core.fence = TYPE(
+	    module, NULL, "Fence", struct fence, 0,
+	    DOC("Fence(timeline=0, value=0)\n--\n\n"
+		"A point on a timeline: what was enqueued on a stream before it was recorded. Two "
+		"numbers,\nwhich may be sent to other processes by any means. Made by "
+		"Client.record()."),
+	    SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods},
+	    {Py_tp_getset, getters});
 	return core.fence != NULL;
 }

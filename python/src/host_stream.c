@@ -18,10 +18,7 @@ struct held {
 	struct client *client; /* a reference to it, and a user of its handle */
 };
 
-struct host_stream {
-	PyObject_HEAD struct handle handle; /* its pointer is a struct held */
-	PyObject *weak;
-};
+/* Under the handle of a HostStream. */
 
 static __thread share_host_stream *runs_on;
 
@@ -52,7 +49,7 @@ static void give_up(void *p)
 
 void *host_stream_of(PyObject *o)
 {
-	struct host_stream *self = (struct host_stream *)o;
+	struct object *self = (struct object *)o;
 
 	if (!handle_is_usable(&self->handle))
 		return handle_refuse(&self->handle);
@@ -62,7 +59,7 @@ void *host_stream_of(PyObject *o)
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {(char *)(uintptr_t) "client", NULL};
-	struct host_stream *self;
+	struct object *self;
 	struct client *client;
 	struct held *held;
 	share_client *c;
@@ -74,37 +71,22 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	c = handle_enter(&client->handle);
 	if (!c)
 		return NULL;
-	self = (struct host_stream *)PyType_GenericAlloc(type, 0);
 	held = malloc(sizeof(*held));
-	if (!self || !held) {
+	if (!held) {
 		handle_leave(&client->handle, 0);
-		Py_XDECREF((PyObject *)self);
-		free(held);
 		return PyErr_NoMemory();
 	}
 	UNLOCKED(r = share_host_stream_create(c, &held->stream));
 	if (r != 0) {
 		handle_leave(&client->handle, r);
 		free(held);
-		Py_DECREF(self);
 		return NULL;
 	}
 	held->client = (struct client *)Py_NewRef((PyObject *)client);
-	handle_init(&self->handle, "host stream", held, give_up);
-	self->handle.waits = share_waits_of(c);
+	self = object_new(type, NULL, "host stream", held, give_up);
+	if (self)
+		self->handle.waits = client->handle.waits;
 	return (PyObject *)self;
-}
-
-static void dealloc(PyObject *o)
-{
-	struct host_stream *self = (struct host_stream *)o;
-	PyTypeObject *type = Py_TYPE(o);
-
-	if (self->weak)
-		PyObject_ClearWeakRefs(o);
-	handle_close(&self->handle);
-	PyObject_Free(o);
-	Py_DECREF(type);
 }
 
 struct job {
@@ -136,7 +118,7 @@ PyDoc_STRVAR(launch_doc,
 	     "before. Returns at\nonce. An exception goes to sys.unraisablehook.");
 static PyObject *launch(PyObject *o, PyObject *function)
 {
-	struct host_stream *self = (struct host_stream *)o;
+	struct object *self = (struct object *)o;
 	struct held *held;
 	struct job *job;
 	int r;
@@ -169,7 +151,7 @@ PyDoc_STRVAR(synchronize_doc,
 static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {(char *)(uintptr_t) "timeout", NULL};
-	struct host_stream *self = (struct host_stream *)o;
+	struct object *self = (struct object *)o;
 	PyObject *timeout = Py_None;
 	share_fence fence;
 	struct held *held;
@@ -196,51 +178,21 @@ static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 PyDoc_STRVAR(close_doc,
 	     "close()\n--\n\n"
 	     "Wait for what is enqueued, and end the thread. May be called again.");
-static PyObject *close_(PyObject *o, PyObject *ignored)
-{
-	(void)ignored;
-	handle_close(&((struct host_stream *)o)->handle);
-	Py_RETURN_NONE;
-}
-
-static PyObject *get_closed(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return PyBool_FromLong(!handle_is_usable(&((struct host_stream *)o)->handle));
-}
 
 bool host_stream_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
 	    {"launch", launch, METH_O, launch_doc},
 	    {"synchronize", METHOD(synchronize), METH_VARARGS | METH_KEYWORDS, synchronize_doc},
-	    {"close", close_, METH_NOARGS, close_doc},
+	    {"close", object_close, METH_NOARGS, close_doc},
 	    {NULL, NULL, 0, NULL},
 	};
-	static PyMemberDef members[] = {
-	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct host_stream, weak), READONLY, NULL},
-	    {NULL, 0, 0, 0, NULL},
-	};
-	static PyGetSetDef getters[] = {
-	    {"closed", get_closed, NULL, "Whether it was closed.", NULL},
-	    {NULL, NULL, NULL, NULL, NULL},
-	};
-	PyType_Slot slots[] = {
-	    SLOT(Py_tp_new, create),
-	    SLOT(Py_tp_dealloc, dealloc),
-	    {Py_tp_methods, methods},
-	    {Py_tp_members, members},
-	    {Py_tp_getset, getters},
-	    {Py_tp_doc,
-	     (void *)(uintptr_t) "HostStream(client)\n--\n\n"
-				 "A FIFO of functions that a thread of the library's runs. "
-				 "To host memory it is what a CUDA\nstream is to memory of "
-				 "a GPU."},
-	    {0, NULL},
-	};
-	PyType_Spec spec = {"libshare._core.HostStream", sizeof(struct host_stream), 0,
-			    Py_TPFLAGS_DEFAULT, slots};
 
-	core.host_stream = make_type(module, &spec);
+	core.host_stream = TYPE(
+	    module, core.object, "HostStream", struct object, 0,
+	    DOC("HostStream(client)\n--\n\n"
+		"A FIFO of functions that a thread of the library's runs. To host memory it is "
+		"what a CUDA\nstream is to memory of a GPU."),
+	    SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, methods});
 	return core.host_stream != NULL;
 }

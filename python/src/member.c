@@ -1,72 +1,74 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the members of channels and of services share: a handle, and how they receive. */
+/* What the members of channels and of services share: how they are opened, and how they receive. */
 
 #include "python/src/core.h"
 
-PyObject *member_new(PyTypeObject *type, struct pool *pool, const char *what, void *handle,
-		     void (*give_up)(void *))
+share_client *member_begin(struct pool *pool, share_pool_info *info)
 {
-	struct member *self = (struct member *)PyType_GenericAlloc(type, 0);
+	share_pool *p = handle_enter(&pool->handle);
+	share_client *c = p ? handle_enter(&pool->client->handle) : NULL;
+	int r = c ? share_pool_get_info(p, info) : 0;
 
-	if (!self) {
-		UNLOCKED(give_up(handle));
+	if (c && r == 0)
+		return c;
+	if (c)
+		handle_leave(&pool->client->handle, r);
+	if (p)
+		handle_leave(&pool->handle, r);
+	return NULL;
+}
+
+struct member *member_made(PyTypeObject *type, struct pool *pool, int r, const char *what, void *p,
+			   void (*give_up)(void *))
+{
+	struct member *self;
+
+	handle_leave(&pool->client->handle, r);
+	if (!handle_leave(&pool->handle, r))
 		return NULL;
-	}
-	handle_init(&self->handle, what, handle, give_up);
-	self->handle.waits = pool->handle.waits;
-	self->client = (struct client *)Py_NewRef((PyObject *)pool->client);
+	self = (struct member *)object_new(type, pool->client, what, p, give_up);
+	if (!self)
+		return NULL;
 	self->on_gpu = pool->on_gpu;
 	self->adopts = pool->adopts;
-	return (PyObject *)self;
+	return self;
 }
-
-void member_dealloc(PyObject *o)
-{
-	struct member *self = (struct member *)o;
-	PyTypeObject *type = Py_TYPE(o);
-
-	if (self->weak)
-		PyObject_ClearWeakRefs(o);
-	handle_close(&self->handle);
-	Py_XDECREF((PyObject *)self->client);
-	PyObject_Free(o);
-	Py_DECREF(type);
-}
-
-PyObject *member_close(PyObject *o, PyObject *ignored)
-{
-	(void)ignored;
-	handle_close(&((struct member *)o)->handle);
-	Py_RETURN_NONE;
-}
-
-static PyObject *get_closed(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return PyBool_FromLong(!handle_is_usable(&((struct member *)o)->handle));
-}
-
-static PyObject *get_client(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return Py_NewRef((PyObject *)((struct member *)o)->client);
-}
-
-PyMemberDef member_members[] = {
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct member, weak), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
 
 PyGetSetDef member_getters[] = {
-    {"closed", get_closed, NULL, "Whether it was closed.", NULL},
-    {"client", get_client, NULL, "The client that it was opened with.", NULL},
+    {"client", object_get_client, NULL, "The client that it was opened with.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given, bool is_request,
-			 int (*function)(void *, int, void *, share_message *),
-			 int (*at_once)(share_channel *, share_message *))
+static int receive(void *p, int timeout_ms, void *stream, share_message *out)
+{
+	return share_recv(p, timeout_ms, stream, out);
+}
+
+static int next_request(void *p, int timeout_ms, void *stream, share_message *out)
+{
+	return share_next_request(p, timeout_ms, stream, out);
+}
+
+static int take_back(void *p, int timeout_ms, void *stream, share_message *out)
+{
+	(void)timeout_ms, (void)stream;
+	return share_channel_take_back(p, out);
+}
+
+/* For host memory without a stream, @at_once is tried first with the GIL, because it does not wait.
+ */
+static const struct {
+	int (*wait)(void *p, int timeout_ms, void *stream, share_message *out);
+	int (*at_once)(share_channel *ch, share_message *out);
+} ways[] = {
+    [MESSAGE] = {receive, share_try_recv},
+    [REQUEST] = {next_request, NULL},
+    [TAKEN_BACK] = {take_back, NULL},
+};
+
+PyObject *member_receive(struct member *self, enum received what, PyObject *timeout,
+			 PyObject *given)
 {
 	struct stream stream;
 	struct message *m;
@@ -77,7 +79,7 @@ PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given
 	if (!wait_begin(&w, timeout) ||
 	    !stream_from(given, self->on_gpu, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
-	m = message_new(self, stream, is_request);
+	m = message_new(self, stream, what == REQUEST);
 	if (!m)
 		return NULL;
 	p = handle_enter(&self->handle);
@@ -86,9 +88,11 @@ PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given
 		return NULL;
 	}
 	/* This takes no time, so releasing the GIL for it would cost more than it gains. */
-	r = at_once && !stream.p && !self->on_gpu ? at_once(p, &m->m) : SHARE_EAGAIN;
+	r = ways[what].at_once && !stream.p && !self->on_gpu ? ways[what].at_once(p, &m->m)
+							     : SHARE_EAGAIN;
 	if (r == SHARE_EAGAIN)
-		WAITING(&w, &self->handle, again, r, function(p, wait_ms(&w), stream.p, &m->m));
+		WAITING(&w, &self->handle, again, r,
+			ways[what].wait(p, wait_ms(&w), stream.p, &m->m));
 	if (r == 0) /* in Python it is raised, with the message */
 		r = m->m.error;
 	handle_leave(&self->handle, r);
@@ -97,4 +101,19 @@ PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given
 		return NULL;
 	}
 	return message_or_raise(m, r);
+}
+
+PyObject *member_recv(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"recv", {"timeout", "stream", NULL}, 0, 1, {NULL}};
+	PyObject *given[2];
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	return member_receive((struct member *)o, member_receives(o), given[0], given[1]);
+}
+
+enum received member_receives(PyObject *o)
+{
+	return PyObject_TypeCheck(o, core.worker) ? REQUEST : MESSAGE;
 }

@@ -610,18 +610,11 @@ bool message_ready(PyObject *module)
 	    {"closed", get_closed, NULL, "Whether it was acknowledged or rejected.", NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
-	PyType_Slot slots[] = {
-	    SLOT(Py_tp_dealloc, dealloc),
-	    {Py_tp_methods, methods},
-	    {Py_tp_members, members},
-	    {Py_tp_getset, getters},
-	    {Py_tp_doc,
-	     (void *)(uintptr_t) "A message, received: a loan until it is acknowledged."},
-	    {0, NULL},
-	};
-	PyType_Spec spec = {"libshare._core.Message", sizeof(struct message), 0,
-			    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
-	core.message = make_type(module, &spec);
+	core.message =
+	    TYPE(module, NULL, "Message", struct message, Py_TPFLAGS_DISALLOW_INSTANTIATION,
+		 DOC("A message, received: a loan until it is acknowledged."),
+		 SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods}, {Py_tp_members, members},
+		 {Py_tp_getset, getters});
 	return core.message != NULL;
 }

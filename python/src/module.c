@@ -12,17 +12,6 @@
 
 struct core core;
 
-PyTypeObject *make_type(PyObject *module, PyType_Spec *spec)
-{
-	PyObject *type = PyType_FromSpec(spec);
-
-	if (!type || PyModule_AddType(module, (PyTypeObject *)type) < 0) {
-		Py_XDECREF(type);
-		return NULL;
-	}
-	return (PyTypeObject *)type;
-}
-
 static void replace(PyObject **place, PyObject *by)
 {
 	PyObject *old = *place;
@@ -111,10 +100,11 @@ PyMODINIT_FUNC PyInit__core(void)
 
 	process_generation();
 	core.dtype_codes = PyDict_New();
-	if (module && core.dtype_codes && client_ready(module) && pool_ready(module) &&
-	    array_ready(module) && host_stream_ready(module) && fence_ready(module) &&
-	    event_ready(module) && watch_ready(module) && message_ready(module) &&
-	    channel_ready(module) && service_ready(module) && add_errors(module) &&
+	if (module && core.dtype_codes && object_ready() && client_ready(module) &&
+	    pool_ready(module) && array_ready(module) && host_stream_ready(module) &&
+	    fence_ready(module) && event_ready(module) && watch_ready(module) &&
+	    message_ready(module) && channel_ready(module) && service_ready(module) &&
+	    add_errors(module) &&
 	    PyModule_AddStringConstant(module, "version", share_version()) == 0)
 		return module;
 	Py_XDECREF(module);

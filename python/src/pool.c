@@ -42,48 +42,18 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		if (options.release_threshold == 0)
 			options.release_threshold = SHARE_KEEP_NONE;
 	}
-	c = handle_enter(&client->handle);
-	if (!c)
+	CALL(&client->handle, c, r,
+	     only_open ? share_pool_open(c, name, &p) : share_pool_create(c, name, &options, &p));
+	if (r < 0)
 		return NULL;
-	if (only_open)
-		UNLOCKED(r = share_pool_open(c, name, &p));
-	else
-		UNLOCKED(r = share_pool_create(c, name, &options, &p));
-	if (!handle_leave(&client->handle, r))
+	self = (struct pool *)object_new(type, client, "pool", p, give_up);
+	if (!self)
 		return NULL;
-	self = (struct pool *)PyType_GenericAlloc(type, 0);
-	if (!self) {
-		share_pool_close(p);
-		return NULL;
-	}
-	handle_init(&self->handle, "pool", p, give_up);
-	self->handle.waits = client->handle.waits;
-	self->client = (struct client *)Py_NewRef((PyObject *)client);
 	if (share_pool_get_info(p, &info) == 0) {
 		self->on_gpu = info.device;
 		self->adopts = strcmp(info.kind, "adopted") == 0;
 	}
 	return (PyObject *)self;
-}
-
-static void dealloc(PyObject *o)
-{
-	struct pool *self = (struct pool *)o;
-	PyTypeObject *type = Py_TYPE(o);
-
-	if (self->weak)
-		PyObject_ClearWeakRefs(o);
-	handle_close(&self->handle);
-	Py_XDECREF((PyObject *)self->client);
-	PyObject_Free(o);
-	Py_DECREF(type);
-}
-
-static PyObject *close_(PyObject *o, PyObject *ignored)
-{
-	(void)ignored;
-	handle_close(&((struct pool *)o)->handle);
-	Py_RETURN_NONE;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -213,13 +183,8 @@ static PyObject *set_cache(PyObject *o, PyObject *nbytes)
 
 	if (!arg_uint64(nbytes, &size))
 		return NULL;
-	p = handle_enter(&self->handle);
-	if (!p)
-		return NULL;
-	UNLOCKED(r = share_pool_set_cache(p, size));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	CALL(&self->handle, p, r, share_pool_set_cache(p, size));
+	return none_unless(r);
 }
 
 PyDoc_STRVAR(info_doc,
@@ -282,28 +247,16 @@ static PyObject *stats(PyObject *o, PyObject *ignored)
 			     "used_buffers", info.used_buffers, "kept_buffers", info.kept_buffers);
 }
 
-static PyObject *get_closed(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return PyBool_FromLong(!handle_is_usable(&((struct pool *)o)->handle));
-}
-
 static PyObject *get_on_gpu(PyObject *o, void *ignored)
 {
 	(void)ignored;
 	return PyBool_FromLong(((struct pool *)o)->on_gpu);
 }
 
-static PyObject *get_client(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return Py_NewRef((PyObject *)((struct pool *)o)->client);
-}
-
 bool pool_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
-	    {"close", close_, METH_NOARGS,
+	    {"close", object_close, METH_NOARGS,
 	     "close()\n--\n\nGive the handle up; what was made in the pool stays. May be called "
 	     "again."},
 	    {"alloc", METHOD(alloc), METH_FASTCALL | METH_KEYWORDS, alloc_doc},
@@ -314,28 +267,15 @@ bool pool_ready(PyObject *module)
 	    {"stats", stats, METH_NOARGS, stats_doc},
 	    {NULL, NULL, 0, NULL},
 	};
-	static PyMemberDef members[] = {
-	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct pool, weak), READONLY, NULL},
-	    {NULL, 0, 0, 0, NULL},
-	};
 	static PyGetSetDef getters[] = {
-	    {"closed", get_closed, NULL, "Whether it was closed.", NULL},
 	    {"on_gpu", get_on_gpu, NULL, "Whether its memory is a GPU's.", NULL},
-	    {"client", get_client, NULL, "The client that it was opened with.", NULL},
+	    {"client", object_get_client, NULL, "The client that it was opened with.", NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
-	PyType_Slot slots[] = {
-	    SLOT(Py_tp_new, create),
-	    SLOT(Py_tp_dealloc, dealloc),
-	    {Py_tp_methods, methods},
-	    {Py_tp_members, members},
-	    {Py_tp_getset, getters},
-	    {Py_tp_doc, (void *)(uintptr_t) "A pool of memory: see Client.pool()."},
-	    {0, NULL},
-	};
-	PyType_Spec spec = {"libshare._core.Pool", sizeof(struct pool), 0, Py_TPFLAGS_DEFAULT,
-			    slots};
 
-	core.pool = make_type(module, &spec);
+	core.pool = TYPE(module, core.object, "Pool", struct pool, 0,
+			 DOC("A pool of memory: see Client.pool()."), SLOT(Py_tp_new, create),
+			 SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, methods},
+			 {Py_tp_getset, getters});
 	return core.pool != NULL;
 }

@@ -38,29 +38,17 @@ static PyObject *open_service(PyTypeObject *type, PyObject *args, enum share_ser
 	struct pool *pool;
 	const char *name;
 	share_client *c;
-	share_pool *p;
 	int r, ok;
 
 	if (!PyArg_ParseTuple(args, "O!sIIIIp", core.pool, &pool, &name, &options.depth,
 			      &options.callers, &options.workers, &options.deliveries, &ok))
 		return NULL;
-	p = handle_enter(&pool->handle);
-	if (!p)
+	c = member_begin(pool, &info);
+	if (!c)
 		return NULL;
-	c = handle_enter(&pool->client->handle);
-	if (!c) {
-		handle_leave(&pool->handle, 0);
-		return NULL;
-	}
-	r = share_pool_get_info(p, &info);
 	options.pool = info.name;
-	if (r == 0)
-		UNLOCKED(r = share_service_open(c, name, role, &options, &s));
-	handle_leave(&pool->client->handle, r);
-	if (!handle_leave(&pool->handle, r))
-		return NULL;
-	self = (struct member *)member_new(type, pool, role == SHARE_CALLER ? "caller" : "worker",
-					   s, give_up);
+	UNLOCKED(r = share_service_open(c, name, role, &options, &s));
+	self = member_made(type, pool, r, role == SHARE_CALLER ? "caller" : "worker", s, give_up);
 	if (self)
 		self->readonly_ok = ok;
 	return (PyObject *)self;
@@ -85,14 +73,12 @@ PyDoc_STRVAR(fileno_doc,
 static PyObject *fileno_(PyObject *o, PyObject *ignored)
 {
 	struct member *self = (struct member *)o;
-	share_service *s = handle_enter(&self->handle);
+	share_service *s;
 	int r;
 
 	(void)ignored;
-	if (!s)
-		return NULL;
-	UNLOCKED(r = share_service_get_fd(s));
-	return handle_leave(&self->handle, r) ? PyLong_FromLong(r) : NULL;
+	CALL(&self->handle, s, r, share_service_get_fd(s));
+	return r < 0 ? NULL : PyLong_FromLong(r);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -332,25 +318,11 @@ static PyObject *get_caller(PyObject *o, void *ignored)
 /* ------------------------------------------------------------------------------------------- */
 /* Workers                                                                                     */
 
-static int next_request(void *p, int timeout_ms, void *stream, share_message *out)
-{
-	return share_next_request(p, timeout_ms, stream, out);
-}
-
 PyDoc_STRVAR(
     recv_doc,
     "recv(timeout=None, *, stream=...)\n--\n\n"
     "The next request, a Message to be answered by reply(). As Consumer.recv(); PeerGoneError: all "
     "callers have\nleft or died.");
-static PyObject *recv_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
-{
-	static struct signature s = {"recv", {"timeout", "stream", NULL}, 0, 1, {NULL}};
-	PyObject *given[2];
-
-	if (!args_spread(&s, args, n, names, given))
-		return NULL;
-	return member_receive((struct member *)o, given[0], given[1], true, next_request, NULL);
-}
 
 /* ------------------------------------------------------------------------------------------- */
 
@@ -361,16 +333,16 @@ bool service_ready(PyObject *module)
 	    "called "
 	    "again.";
 	static PyMethodDef caller_methods[] = {
-	    {"close", member_close, METH_NOARGS, close_doc},
+	    {"close", object_close, METH_NOARGS, close_doc},
 	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
 	    {"call", METHOD(call), METH_FASTCALL | METH_KEYWORDS, call_doc},
 	    {"start", METHOD(start_), METH_FASTCALL | METH_KEYWORDS, start_doc},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMethodDef worker_methods[] = {
-	    {"close", member_close, METH_NOARGS, close_doc},
+	    {"close", object_close, METH_NOARGS, close_doc},
 	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
-	    {"recv", METHOD(recv_), METH_FASTCALL | METH_KEYWORDS, recv_doc},
+	    {"recv", METHOD(member_recv), METH_FASTCALL | METH_KEYWORDS, recv_doc},
 	    {"messages", METHOD(member_messages), METH_FASTCALL | METH_KEYWORDS,
 	     member_messages_doc},
 	    {NULL, NULL, 0, NULL},
@@ -390,43 +362,19 @@ bool service_ready(PyObject *module)
 	    {"caller", get_caller, NULL, "The Caller that asked.", NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
-	PyType_Slot caller_slots[] = {
-	    SLOT(Py_tp_new, open_caller),
-	    SLOT(Py_tp_dealloc, member_dealloc),
-	    {Py_tp_methods, caller_methods},
-	    {Py_tp_members, member_members},
-	    {Py_tp_getset, member_getters},
-	    {Py_tp_doc, (void *)(uintptr_t) "Asks a service: see Client.service()."},
-	    {0, NULL},
-	};
-	PyType_Slot worker_slots[] = {
-	    SLOT(Py_tp_new, open_worker),
-	    SLOT(Py_tp_dealloc, member_dealloc),
-	    SLOT(Py_tp_iter, member_iterate),
-	    {Py_tp_methods, worker_methods},
-	    {Py_tp_members, member_members},
-	    {Py_tp_getset, member_getters},
-	    {Py_tp_doc, (void *)(uintptr_t) "Answers for a service: see Client.worker()."},
-	    {0, NULL},
-	};
-	PyType_Slot pending_slots[] = {
-	    SLOT(Py_tp_dealloc, pending_dealloc),
-	    {Py_tp_methods, pending_methods},
-	    {Py_tp_members, pending_members},
-	    {Py_tp_getset, pending_getters},
-	    {Py_tp_doc, (void *)(uintptr_t) "A call under way."},
-	    {0, NULL},
-	};
-	PyType_Spec caller = {"libshare._core.Caller", sizeof(struct member), 0, Py_TPFLAGS_DEFAULT,
-			      caller_slots};
-	PyType_Spec worker = {"libshare._core.Worker", sizeof(struct member), 0, Py_TPFLAGS_DEFAULT,
-			      worker_slots};
-	PyType_Spec pending = {"libshare._core.Pending", sizeof(struct pending), 0,
-			       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-			       pending_slots};
 
-	core.caller = make_type(module, &caller);
-	core.worker = make_type(module, &worker);
-	core.pending = make_type(module, &pending);
+	core.caller = TYPE(module, core.object, "Caller", struct member, 0,
+			   DOC("Asks a service: see Client.service()."),
+			   SLOT(Py_tp_new, open_caller), SLOT(Py_tp_dealloc, object_dealloc),
+			   {Py_tp_methods, caller_methods}, {Py_tp_getset, member_getters});
+	core.worker =
+	    TYPE(module, core.object, "Worker", struct member, 0,
+		 DOC("Answers for a service: see Client.worker()."), SLOT(Py_tp_new, open_worker),
+		 SLOT(Py_tp_dealloc, object_dealloc), SLOT(Py_tp_iter, member_iterate),
+		 {Py_tp_methods, worker_methods}, {Py_tp_getset, member_getters});
+	core.pending = TYPE(module, NULL, "Pending", struct pending,
+			    Py_TPFLAGS_DISALLOW_INSTANTIATION, DOC("A call under way."),
+			    SLOT(Py_tp_dealloc, pending_dealloc), {Py_tp_methods, pending_methods},
+			    {Py_tp_members, pending_members}, {Py_tp_getset, pending_getters});
 	return core.caller && core.worker && core.pending;
 }

@@ -30,9 +30,8 @@ struct mailbox {
 };
 
 struct watching {
-	PyObject_HEAD struct handle handle; /* a share_watch or a share_operation */
-	PyObject *weak;
-	struct client *client; /* a reference to it, and a user of its handle */
+	OBJECT_HEAD; /* its handle: a share_watch or a share_operation, and a user of the client's
+		      */
 	struct mailbox *box;
 	struct stream stream;
 	bool readonly_ok;
@@ -196,44 +195,20 @@ static PyObject *made(struct watching *self, int r, const char *what, void *p,
 static void dealloc(PyObject *o)
 {
 	struct watching *self = (struct watching *)o;
-	PyTypeObject *type = Py_TYPE(o);
 
-	if (self->weak)
-		PyObject_ClearWeakRefs(o);
-	handle_close(&self->handle);
+	object_end(o);
 	/* nothing puts letters into the mailbox any more */
 	if (self->box && (!self->handle.what || self->handle.generation == process_generation()))
 		UNLOCKED(end_box(self->box));
 	Py_XDECREF(self->stream.owner);
 	handle_leave(&self->client->handle, 0);
-	Py_DECREF((PyObject *)self->client);
-	PyObject_Free(o);
-	Py_DECREF(type);
-}
-
-static PyObject *close_(PyObject *o, PyObject *ignored)
-{
-	(void)ignored;
-	handle_close(&((struct watching *)o)->handle);
-	Py_RETURN_NONE;
-}
-
-static PyObject *get_closed(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return PyBool_FromLong(!handle_is_usable(&((struct watching *)o)->handle));
+	object_dealloc(o);
 }
 
 static PyObject *fileno_(PyObject *o, PyObject *ignored)
 {
 	(void)ignored;
 	return PyLong_FromLong(((struct watching *)o)->box->fd);
-}
-
-static PyObject *get_client(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return Py_NewRef((PyObject *)((struct watching *)o)->client);
 }
 
 /* Waits for the first letter by dispatching, and returns it for free(). Returns NULL with an
@@ -383,7 +358,8 @@ static PyObject *result(PyObject *o, PyObject *timeout)
 bool watch_ready(PyObject *module)
 {
 	static PyMethodDef watch_methods[] = {
-	    {"close", close_, METH_NOARGS, "close()\n--\n\nEnd the watch. May be called again."},
+	    {"close", object_close, METH_NOARGS,
+	     "close()\n--\n\nEnd the watch. May be called again."},
 	    {"fileno", fileno_, METH_NOARGS,
 	     "fileno()\n--\n\nReadable when next() has something; somebody has to call "
 	     "Client.dispatch() for that."},
@@ -391,7 +367,7 @@ bool watch_ready(PyObject *module)
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMethodDef operation_methods[] = {
-	    {"close", close_, METH_NOARGS, "close()\n--\n\nGive it up. May be called again."},
+	    {"close", object_close, METH_NOARGS, "close()\n--\n\nGive it up. May be called again."},
 	    {"fileno", fileno_, METH_NOARGS,
 	     "fileno()\n--\n\nReadable when result() has something; somebody has to call "
 	     "Client.dispatch() for that."},
@@ -400,39 +376,19 @@ bool watch_ready(PyObject *module)
 	     "good."},
 	    {NULL, NULL, 0, NULL},
 	};
-	static PyMemberDef members[] = {
-	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct watching, weak), READONLY, NULL},
-	    {NULL, 0, 0, 0, NULL},
-	};
 	static PyGetSetDef getters[] = {
-	    {"closed", get_closed, NULL, "Whether it was closed, or is over.", NULL},
-	    {"client", get_client, NULL, "The client that it came from.", NULL},
+	    {"closed", object_get_closed, NULL, "Whether it was closed, or is over.", NULL},
+	    {"client", object_get_client, NULL, "The client that it came from.", NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
-	PyType_Slot watch_slots[] = {
-	    SLOT(Py_tp_new, create_watch),
-	    SLOT(Py_tp_dealloc, dealloc),
-	    {Py_tp_methods, watch_methods},
-	    {Py_tp_members, members},
-	    {Py_tp_getset, getters},
-	    {Py_tp_doc, (void *)(uintptr_t) "Changes of names: see Client.watch()."},
-	    {0, NULL},
-	};
-	PyType_Slot operation_slots[] = {
-	    SLOT(Py_tp_new, create_operation),
-	    SLOT(Py_tp_dealloc, dealloc),
-	    {Py_tp_methods, operation_methods},
-	    {Py_tp_members, members},
-	    {Py_tp_getset, getters},
-	    {Py_tp_doc, (void *)(uintptr_t) "What was started: see Client.lookup_async()."},
-	    {0, NULL},
-	};
-	PyType_Spec watch = {"libshare._core.Watch", sizeof(struct watching), 0, Py_TPFLAGS_DEFAULT,
-			     watch_slots};
-	PyType_Spec operation = {"libshare._core.Operation", sizeof(struct watching), 0,
-				 Py_TPFLAGS_DEFAULT, operation_slots};
 
-	core.watch = make_type(module, &watch);
-	core.operation = make_type(module, &operation);
+	core.watch = TYPE(module, core.object, "Watch", struct watching, 0,
+			  DOC("Changes of names: see Client.watch()."),
+			  SLOT(Py_tp_new, create_watch), SLOT(Py_tp_dealloc, dealloc),
+			  {Py_tp_methods, watch_methods}, {Py_tp_getset, getters});
+	core.operation = TYPE(module, core.object, "Operation", struct watching, 0,
+			      DOC("What was started: see Client.lookup_async()."),
+			      SLOT(Py_tp_new, create_operation), SLOT(Py_tp_dealloc, dealloc),
+			      {Py_tp_methods, operation_methods}, {Py_tp_getset, getters});
 	return core.watch && core.operation;
 }

@@ -38,7 +38,7 @@ def declared():
 
 
 def public(cls):
-    return {name for name in vars(cls) if not name.startswith("_")}
+    return {name for c in cls.__mro__[:-1] for name in vars(c) if not name.startswith("_")}
 
 
 def test_the_stub_and_the_types_have_the_same_members():
