@@ -9,7 +9,6 @@
 
 #include <jansson.h>
 
-#include "bridge/data.h"
 #include "bridge/settings.h"
 
 /*
@@ -19,8 +18,11 @@
  */
 
 struct bridge;
+struct data_end;
+struct data_header;
 struct names_in;
 struct names_out_link;
+struct parcel;
 
 struct link_traffic {
 	uint64_t in, out; /* bytes of content */

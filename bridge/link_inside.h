@@ -8,6 +8,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 
+#include "bridge/data.h"
 #include "bridge/link.h"
 
 /* What link.c (how a connection begins and ends) and talk.c (what is said on it) have in common. */
