@@ -11,12 +11,12 @@
 
 #include "base/failure.h"
 #include "bridge/bridge.h"
-#include "bridge/channels.h"
-#include "bridge/data.h"
+#include "bridge/channels/channels.h"
+#include "bridge/data/data.h"
 #include "bridge/hex.h"
 #include "bridge/link.h"
-#include "bridge/names.h"
-#include "bridge/services.h"
+#include "bridge/names/names.h"
+#include "bridge/services/services.h"
 #include "bridge/status.h"
 #include "memory/stream.h"
 

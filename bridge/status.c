@@ -8,10 +8,10 @@
 #include <share/admin.h>
 
 #include "bridge/bridge.h"
-#include "bridge/channels.h"
+#include "bridge/channels/channels.h"
 #include "bridge/link.h"
-#include "bridge/names.h"
-#include "bridge/services.h"
+#include "bridge/names/names.h"
+#include "bridge/services/services.h"
 #include "bridge/status.h"
 
 #define EVERY_MS    500

@@ -91,6 +91,12 @@ KNOWS = {
     "libshare/channel": "libshare/program libshare/client libshare/order libshare/buffer",
     "libshare/*.c": "libshare/client libshare/order libshare/buffer libshare/channel",
     "libshare/service": "libshare/program libshare/client libshare/buffer libshare/channel",
+    "bridge/data": "bridge/*.h",
+    "bridge/names": "bridge/*.h bridge/data",
+    "bridge/channels": "bridge/*.h bridge/data",
+    "bridge/services": "bridge/*.h bridge/data",
+    "bridge/link": "bridge/*.h bridge/data bridge/names bridge/channels bridge/services",
+    "bridge/*.c": "bridge/*.h bridge/data bridge/names bridge/channels bridge/services",
     "memory/host": "memory/*.h",
     "memory/cuda": "memory/*.h",
     "memory/*.c": "memory/*.h",
@@ -105,6 +111,11 @@ FACES = {
     "libshare/buffer": "buffer segment uses",
     "libshare/channel": "channel message ready",
     "libshare/service": "",  # nobody needs one
+    "bridge/data": "data memory",
+    "bridge/names": "names",
+    "bridge/channels": "channels",
+    "bridge/services": "services",
+    "bridge/link": "",  # link.h is for all
     "broker/log": "log",
     "broker/journal": "generations journal object record record_types",
     "broker/keeper": "blame keeper kept",
@@ -139,7 +150,7 @@ def code_of(text):
 def sub_room(path):
     """That of a file or header; None where there are none."""
     room, _, rest = path.partition("/")
-    if room not in ("broker", "libshare", "memory") or not rest:
+    if room not in ("bridge", "broker", "libshare", "memory") or not rest:
         return None
     return path.rpartition("/")[0] if "/" in rest else f"{room}/*{pathlib.PurePath(path).suffix}"
 
@@ -181,7 +192,7 @@ class Tree:
                 self.offence(file, f"{header}: includes start at the root")
         elif (re.match("memory/.*/", inner) and room not in ("memory", "tests")
                 and not file.startswith("bench/driver")) or (
-                re.match("(broker|libshare)/.*/", inner) and room not in (of, "tests")):
+                re.match("(bridge|broker|libshare)/.*/", inner) and room not in (of, "tests")):
             self.offence(file, f"{header} is inside of {of}")
         elif of in NEIGHBOURS and of not in NEIGHBOURS[room].split():
             self.offence(file, f"{header}: {room} does not know {of}")
@@ -241,7 +252,7 @@ class Tree:
                 if lines > 100:
                     self.offence(f"{room}/{name}.h", f"{lines} lines; a face has at most 100")
         for file in self.code:
-            if re.fullmatch(r"(broker|libshare)/\w+/\w*_inside\.h", file):
+            if re.fullmatch(r"(bridge|broker|libshare)/\w+/\w*_inside\.h", file):
                 self.offence(file, "a sub-room has one inside, inside.h")
 
     def calls(self):

@@ -8,7 +8,7 @@
 #include <openssl/ssl.h>
 #include <ucp/api/ucp.h>
 
-#include "bridge/header.h"
+#include "bridge/data/header.h"
 #include "tests/themes/bridge/bridge_rig.h"
 
 #define BARE offsetof(struct data_header, more)

@@ -13,8 +13,8 @@
 #include <share/share.h>
 
 #include "base/clock.h"
-#include "bridge/about.h"
 #include "bridge/bridge.h"
+#include "bridge/names/about.h"
 #include "bridge/settings.h"
 #include "libshare/buffer/inside.h"
 #include "tests/themes/fuzz/fuzz.h"

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The desk: callers come here, and their requests are sent to the counter over there. */
+
+#include "bridge/bridge.h"
+#include "bridge/link.h"
+#include "bridge/services/inside.h"
+
+void desk_act(struct errand *e)
+{
+	const struct data_header *h = &e->header;
+
+	if (h->status == 0)
+		share_reply(&e->message, e->received.buffer, h->more, h->n_more, NULL);
+	errand_finish(
+	    e); /* acknowledged without an answer, the caller is told that there is none */
+}
+
+static void cancel(struct errand *e)
+{
+	struct data_header h = {.kind = DATA_CANCEL, .which = e->end->which, .id = e->id};
+	struct link *l = e->end->link;
+
+	errand_finish(e);
+	data_send(l, &h, NULL, NULL, NULL);
+}
+
+void desk_take_requests(struct end *s)
+{
+	while (s->link->up && s->n < AT_ONCE) {
+		share_message m = SHARE_MESSAGE_INIT;
+		int r = share_next_request(s->service, 0, NULL, &m);
+		struct errand *e;
+
+		if (r == SHARE_EPIPE)
+			continue;
+		if (r != 0)
+			return;
+		e = m.error == 0 ? errand_add(s, ++s->bridge->last_id) : NULL;
+		if (!e) {
+			share_ack(&m, NULL);
+			continue;
+		}
+		e->message = m;
+		errand_send(e, DATA_REQUEST, 0);
+	}
+}
+
+bool desk_gives_up(struct errand *e)
+{
+	if (e->receiving || share_request_status(&e->message) == 0)
+		return false;
+	cancel(e);
+	return true;
+}
