@@ -97,6 +97,12 @@ KNOWS = {
     "bridge/services": "bridge/*.h bridge/data",
     "bridge/link": "bridge/*.h bridge/data bridge/names bridge/channels bridge/services",
     "bridge/*.c": "bridge/*.h bridge/data bridge/names bridge/channels bridge/services",
+    "python/src/base": "",
+    "python/src/order": "python/src/base",
+    "python/src/array": "python/src/base python/src/order",
+    "python/src/channel": "python/src/base python/src/order python/src/array",
+    "python/src/client": "python/src/base python/src/order python/src/array",
+    "python/src": "python/src/base python/src/order python/src/array python/src/channel python/src/client",
     "memory/host": "memory/*.h",
     "memory/cuda": "memory/*.h",
     "memory/*.c": "memory/*.h",
@@ -116,6 +122,11 @@ FACES = {
     "bridge/channels": "channels",
     "bridge/services": "services",
     "bridge/link": "",  # link.h is for all
+    "python/src/base": "args core object",
+    "python/src/order": "order",
+    "python/src/array": "array by_address dlpack dtype",
+    "python/src/channel": "channel",
+    "python/src/client": "client",
     "broker/log": "log",
     "broker/journal": "generations journal object record record_types",
     "broker/keeper": "blame keeper kept",
@@ -150,7 +161,7 @@ def code_of(text):
 def sub_room(path):
     """That of a file or header; None where there are none."""
     room, _, rest = path.partition("/")
-    if room not in ("bridge", "broker", "libshare", "memory") or not rest:
+    if room not in ("bridge", "broker", "libshare", "memory", "python") or not rest:
         return None
     return path.rpartition("/")[0] if "/" in rest else f"{room}/*{pathlib.PurePath(path).suffix}"
 
@@ -192,7 +203,7 @@ class Tree:
                 self.offence(file, f"{header}: includes start at the root")
         elif (re.match("memory/.*/", inner) and room not in ("memory", "tests")
                 and not file.startswith("bench/driver")) or (
-                re.match("(bridge|broker|libshare)/.*/", inner) and room not in (of, "tests")):
+                re.match("(bridge|broker|libshare|python/src)/.*/", inner) and room not in (of, "tests")):
             self.offence(file, f"{header} is inside of {of}")
         elif of in NEIGHBOURS and of not in NEIGHBOURS[room].split():
             self.offence(file, f"{header}: {room} does not know {of}")
@@ -252,7 +263,7 @@ class Tree:
                 if lines > 100:
                     self.offence(f"{room}/{name}.h", f"{lines} lines; a face has at most 100")
         for file in self.code:
-            if re.fullmatch(r"(bridge|broker|libshare)/\w+/\w*_inside\.h", file):
+            if re.fullmatch(r"(bridge|broker|libshare|python/src)/\w+/\w*_inside\.h", file):
                 self.offence(file, "a sub-room has one inside, inside.h")
 
     def calls(self):

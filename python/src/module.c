@@ -8,7 +8,12 @@
 
 #include <string.h>
 
-#include "python/src/core.h"
+#include "python/src/array/array.h"
+#include "python/src/array/dtype.h"
+#include "python/src/base/args.h"
+#include "python/src/channel/channel.h"
+#include "python/src/client/client.h"
+#include "python/src/order/order.h"
 
 struct core core;
 

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Arrays: a buffer, and a description of how to read its bytes. Each Array has a reference of its
+ * own to its buffer. So has each view of it, and each object that it was exported to. So giving up
+ * one of them never takes the memory from another, and each gives up its reference behind the
+ * stream on which it was used.
+ *
+ * The Array of a message is an exception, because a reference would turn the message from a loan
+ * into a lease. It has no reference as long as only its message knows it.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/src/array/inside.h"
+
+/* Copies only as many dimensions as there are. */
+static void copy_tensor(share_tensor *to, const share_tensor *from)
+{
+	size_t n = from->ndim * sizeof(from->shape[0]);
+
+	memcpy(to, from, offsetof(share_tensor, shape));
+	memcpy(to->shape, from->shape, n);
+	memcpy(to->strides, from->strides, n);
+}
+
+struct array *array_new(struct client *client, share_buffer *b, const share_tensor *t,
+			struct stream stream, bool on_gpu)
+{
+	struct array *a = PyObject_Malloc(sizeof(*a));
+
+	if (!a) {
+		PyErr_NoMemory();
+		return NULL;
+	}
+	memset(a, 0, offsetof(struct array, t));
+	PyObject_Init((PyObject *)a, core.array);
+	a->client = (struct client *)Py_NewRef((PyObject *)client);
+	client->handle.users++;
+	a->b = b;
+	/* An Array without elements may begin where its buffer ends. Its address is in the buffer
+	 * all the same, so that the buffer is found by it, and not the one that comes next. */
+	a->data = (char *)share_ptr(b) + (t->offset < share_size(b) ? t->offset : 0);
+	a->stream = stream.p;
+	a->owner = Py_XNewRef(stream.owner);
+	a->generation = process_generation();
+	a->ordinal = -1;
+	a->on_gpu = on_gpu;
+	a->readonly = share_mode(b) != SHARE_RDWR;
+	copy_tensor(&a->t, t);
+	return a;
+}
+
+struct array *array_make(struct client *client, share_buffer *b, const share_tensor *t,
+			 struct stream stream, bool on_gpu)
+{
+	struct array *a = array_new(client, b, t, stream, on_gpu);
+
+	if (!a)
+		UNLOCKED(release_behind(b, stream.p, NULL));
+	return a;
+}
+
+struct array *array_found(struct client *client, share_buffer *b, struct stream stream, bool on_gpu)
+{
+	share_tensor t = SHARE_TENSOR_INIT;
+
+	if (share_tensor_get(b, &t) != 0) {
+		int64_t size = (int64_t)share_size(b);
+
+		share_tensor_init(&t, SHARE_UINT8, 1, &size);
+	}
+	return array_make(client, b, &t, stream, on_gpu);
+}
+
+struct array *array_derive(struct array *of, const share_tensor *t)
+{
+	share_buffer *b = array_enter(of);
+	share_tensor whole = SHARE_TENSOR_INIT;
+	struct array *a;
+
+	if (!b)
+		return NULL;
+	copy_tensor(&whole, t);
+	whole.offset = of->t.offset + t->offset;
+	a = array_make(of->client, share_retain(b), &whole, array_home(of), of->on_gpu);
+	array_leave(of, 0);
+	if (a) {
+		source_join(a, of->source);
+		a->ordinal = of->ordinal;
+		a->readonly = of->readonly;
+		a->readonly_ok = of->readonly_ok;
+	}
+	return a;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The end                                                                                     */
+
+static void forget_recorded(struct array *a)
+{
+	struct recorded *next;
+
+	for (struct recorded *r = a->recorded; r; r = next) {
+		next = r->next;
+		Py_XDECREF(r->owner);
+		free(r);
+	}
+	a->recorded = NULL;
+}
+
+static void end(struct array *a)
+{
+	share_buffer *b = a->b;
+
+	source_leave(a);
+	a->b = NULL;
+	if (b && !a->borrowed && a->generation == process_generation() &&
+	    (a->on_gpu || a->stream || a->recorded || !release_at_once(b))) {
+		PyThreadState *state = PyEval_SaveThread();
+
+		for (struct recorded *r = a->recorded; r; r = r->next)
+			r->owner = release_behind(share_retain(b), r->stream, r->owner);
+		a->owner = release_behind(b, a->stream, a->owner);
+		PyEval_RestoreThread(state);
+	}
+	if (b)
+		handle_leave(&a->client->handle, 0);
+	forget_recorded(a);
+	Py_CLEAR(a->owner);
+}
+
+static void dealloc(PyObject *o)
+{
+	struct array *a = (struct array *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	if (a->weak)
+		PyObject_ClearWeakRefs(o);
+	end(a);
+	Py_DECREF(a->client);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+bool array_is_usable(struct array *a)
+{
+	struct handle h = {
+	    .p = a->b, .what = "array", .generation = a->generation, .closed = a->closed};
+
+	if (a->b && !a->closed && a->generation == process_generation())
+		return true;
+	handle_refuse(&h);
+	return false;
+}
+
+share_buffer *array_enter(struct array *a)
+{
+	if (!array_is_usable(a))
+		return NULL;
+	a->users++;
+	return a->b;
+}
+
+bool array_leave(struct array *a, int r)
+{
+	bool good = no_error(r);
+
+	if (--a->users == 0 && a->closed)
+		end(a);
+	return good;
+}
+
+void array_given(struct array *a)
+{
+	a->borrowed = true;
+	a->closed = true;
+}
+
+static bool record(struct array *a, struct stream stream)
+{
+	struct recorded *r;
+
+	if (stream.p == a->stream)
+		return true;
+	for (r = a->recorded; r; r = r->next)
+		if (r->stream == stream.p)
+			return true;
+	r = malloc(sizeof(*r));
+	if (!r) {
+		PyErr_NoMemory();
+		return false;
+	}
+	*r = (struct recorded){a->recorded, stream.p, Py_XNewRef(stream.owner)};
+	a->recorded = r;
+	return true;
+}
+
+PyDoc_STRVAR(
+    release_doc,
+    "release(stream=...)\n--\n\n"
+    "Give the Array up: work enqueued before on the stream, on the one it was acquired on, and "
+    "on those\nof record_stream() may go on using the memory; nobody else's touches it before "
+    "that is done. Views,\nand what it was exported to, keep the memory. May be called again; "
+    "the destructor does the same.");
+static PyObject *release(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"release", {"stream", NULL}, 0, 1, {NULL}};
+	struct array *a = (struct array *)o;
+	PyObject *given[1];
+	struct stream stream;
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	if (!a->b || a->closed)
+		Py_RETURN_NONE;
+	/* In a forked child, nothing has to be ordered. */
+	if (a->generation == process_generation() &&
+	    (!stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream) ||
+	     !record(a, stream)))
+		return NULL;
+	a->closed = true;
+	if (a->users == 0)
+		end(a);
+	else if (a->generation == process_generation() && a->client->handle.waits)
+		share_wake_early(a->client->handle.waits);
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(record_doc,
+	     "record_stream(stream)\n--\n\n"
+	     "The memory is in use on that stream as well: it is given up behind what is on "
+	     "it by then.");
+static PyObject *record_stream(PyObject *o, PyObject *given)
+{
+	struct array *a = (struct array *)o;
+	struct stream stream;
+
+	if (!array_is_usable(a) ||
+	    !stream_from(given, a->on_gpu, a->ordinal, array_home(a), &stream) ||
+	    !record(a, stream))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Order                                                                                       */
+
+struct stream array_home(const struct array *a)
+{
+	return (struct stream){a->stream, a->owner};
+}
+
+/* Called without the GIL. */
+static int order(share_client *c, int ordinal, void *before, void *after)
+{
+	share_fence fence;
+	int r;
+
+	if (before == after)
+		return 0;
+	r = share_fence_record(c, ordinal, before, &fence);
+	return r != 0 ? r : share_fence_wait(c, &fence, ordinal, after);
+}
+
+bool array_order(struct array *a, void *stream)
+{
+	if (!a->on_gpu || (a->stream == stream && !a->recorded))
+		return array_is_usable(a);
+	return array_order_any(a, stream);
+}
+
+bool array_order_any(struct array *a, void *stream)
+{
+	share_client *c;
+	int r = 0, ordinal;
+
+	if (!array_enter(a))
+		return false;
+	c = a->client->handle.p; /* the array is a user of this handle */
+	ordinal = array_ordinal(a);
+	UNLOCKED(r = order(c, ordinal, a->stream, stream));
+	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
+		r = order(c, ordinal, also->stream, stream);
+	return array_leave(a, r);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Attributes                                                                                  */
+
+int64_t array_items(const struct array *a)
+{
+	int64_t n = 1;
+
+	for (uint32_t i = 0; i < a->t.ndim; i++)
+		n *= a->t.shape[i];
+	return n;
+}
+
+int64_t array_bytes(const struct array *a)
+{
+	return array_items(a) * dtype_size(a->t.dtype);
+}
+
+bool array_is_contiguous(const struct array *a)
+{
+	int64_t expected = 1;
+
+	if (array_items(a) == 0)
+		return true;
+	for (uint32_t i = a->t.ndim; i-- > 0;) {
+		if (a->t.shape[i] != 1 && a->t.strides[i] != expected)
+			return false;
+		expected *= a->t.shape[i];
+	}
+	return true;
+}
+
+void array_tensor(const struct array *a, share_tensor *t)
+{
+	copy_tensor(t, &a->t);
+}
+
+int array_ordinal(struct array *a)
+{
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+
+	if (a->on_gpu && a->ordinal < 0 && a->b && share_buffer_get_info(a->b, &info) == 0)
+		a->ordinal = (int16_t)info.ordinal;
+	return a->ordinal;
+}
+
+bool array_check(PyObject *o)
+{
+	if (PyObject_TypeCheck(o, core.array))
+		return true;
+	PyErr_Format(
+	    PyExc_TypeError,
+	    "an Array is needed, not %R: array_of() is that of a tensor in a pool; pool.array(), "
+	    "libshare.torch.to_pool() and libshare.arrow.to_pool() copy into one",
+	    Py_TYPE(o));
+	return false;
+}
+
+PyObject *tuple_of(const int64_t *values, uint32_t n, int64_t factor)
+{
+	PyObject *tuple = PyTuple_New(n);
+
+	for (uint32_t i = 0; tuple && i < n; i++) {
+		PyObject *value = PyLong_FromLongLong(values[i] * factor);
+
+		if (!value || PyTuple_SetItem(tuple, i, value) < 0)
+			Py_CLEAR(tuple);
+	}
+	return tuple;
+}
+
+static PyObject *get_shape(PyObject *o, void *ignored)
+{
+	struct array *a = (struct array *)o;
+
+	(void)ignored;
+	return tuple_of(a->t.shape, a->t.ndim, 1);
+}
+
+static PyObject *get_strides(PyObject *o, void *ignored)
+{
+	struct array *a = (struct array *)o;
+
+	(void)ignored;
+	return tuple_of(a->t.strides, a->t.ndim, dtype_size(a->t.dtype));
+}
+
+static PyObject *get_dtype(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return PyUnicode_InternFromString(share_dtype_name(((struct array *)o)->t.dtype));
+}
+
+static PyObject *get_number(PyObject *o, void *which)
+{
+	struct array *a = (struct array *)o;
+
+	switch ((intptr_t)which) {
+	case 'd':
+		return PyLong_FromUnsignedLong(a->t.ndim);
+	case 'i':
+		return PyLong_FromUnsignedLong(dtype_size(a->t.dtype));
+	case 's':
+		return PyLong_FromLongLong(array_items(a));
+	default:
+		return PyLong_FromLongLong(array_bytes(a));
+	}
+}
+
+static PyObject *get_flag(PyObject *o, void *which)
+{
+	struct array *a = (struct array *)o;
+
+	switch ((intptr_t)which) {
+	case 'r':
+		return PyBool_FromLong(a->readonly);
+	case 'o':
+		return PyBool_FromLong(a->readonly_ok);
+	case 'g':
+		return PyBool_FromLong(a->on_gpu);
+	case 'c':
+		return PyBool_FromLong(array_is_contiguous(a));
+	default:
+		return PyBool_FromLong(!a->b || a->closed);
+	}
+}
+
+/* Attributes that only an Array with a buffer has. */
+static PyObject *get_of_buffer(PyObject *o, void *which)
+{
+	struct array *a = (struct array *)o;
+	struct handle h = {
+	    .p = a->b, .what = "array", .generation = a->generation, .closed = a->closed};
+
+	/* Only the address means nothing in a forked child, where the memory is not mapped. */
+	if (!handle_is_open(&h) || ((intptr_t)which == 'p' && !handle_is_usable(&h)))
+		return handle_refuse(&h);
+	switch ((intptr_t)which) {
+	case 'i':
+		return PyLong_FromUnsignedLongLong(share_id(a->b));
+	case 'v':
+		return PyLong_FromUnsignedLongLong(share_name_version(a->b));
+	case 'o':
+		return PyLong_FromUnsignedLongLong(a->t.offset);
+	default:
+		return PyLong_FromUnsignedLongLong((uintptr_t)a->data);
+	}
+}
+
+static PyObject *get_device(PyObject *o, void *ignored)
+{
+	struct array *a = (struct array *)o;
+
+	(void)ignored;
+	if (!a->on_gpu)
+		return PyUnicode_InternFromString("cpu");
+	return PyUnicode_FromFormat("cuda:%d", array_ordinal(a));
+}
+
+static PyObject *get_client(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return Py_NewRef((PyObject *)((struct array *)o)->client);
+}
+
+static Py_ssize_t length(PyObject *o)
+{
+	struct array *a = (struct array *)o;
+
+	if (a->t.ndim > 0)
+		return (Py_ssize_t)a->t.shape[0];
+	PyErr_SetString(PyExc_TypeError, "an array without dimensions has no length");
+	return -1;
+}
+
+static int set_readonly_ok(PyObject *o, PyObject *value, void *ignored)
+{
+	int ok = value ? PyObject_IsTrue(value) : 0;
+
+	(void)ignored;
+	if (ok < 0)
+		return -1;
+	((struct array *)o)->readonly_ok = ok;
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool array_ready(PyObject *module)
+{
+	static PyMethodDef methods[64] = {
+	    {"release", METHOD(release), METH_FASTCALL | METH_KEYWORDS, release_doc},
+	    {"record_stream", record_stream, METH_O, record_doc},
+	    {"__dlpack__", METHOD(array_dlpack), METH_FASTCALL | METH_KEYWORDS,
+	     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+	     "For from_dlpack() of any framework, whose stream is made to wait for the array."},
+	    {"__dlpack_device__", array_dlpack_device, METH_NOARGS, NULL},
+	    {"_lend", array_lend, METH_NOARGS, NULL},
+	};
+	static PyMemberDef members[] = {
+	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct array, weak), READONLY, NULL},
+	    {NULL, 0, 0, 0, NULL},
+	};
+	static PyGetSetDef getters[] = {
+	    {"shape", get_shape, NULL, "Elements, by dimension.", NULL},
+	    {"strides", get_strides, NULL, "Bytes from one element to the next, by dimension.",
+	     NULL},
+	    {"dtype", get_dtype, NULL, "Its name, as 'float32'.", NULL},
+	    {"ndim", get_number, NULL, "How many dimensions, 16 at most.", (void *)(intptr_t)'d'},
+	    {"itemsize", get_number, NULL, "Bytes of an element.", (void *)(intptr_t)'i'},
+	    {"size", get_number, NULL, "Elements.", (void *)(intptr_t)'s'},
+	    {"nbytes", get_number, NULL, "Bytes of all elements.", (void *)(intptr_t)'b'},
+	    {"readonly", get_flag, NULL, "Whether a store to it would fault.",
+	     (void *)(intptr_t)'r'},
+	    {"readonly_ok", get_flag, set_readonly_ok,
+	     "Whether frameworks may have it that cannot be told that it is read-only: with vmm, a "
+	     "kernel that\nstores to it there takes the context down.",
+	     (void *)(intptr_t)'o'},
+	    {"on_gpu", get_flag, NULL, "Whether its memory is a GPU's.", (void *)(intptr_t)'g'},
+	    {"contiguous", get_flag, NULL, "Whether it is in C order, without gaps.",
+	     (void *)(intptr_t)'c'},
+	    {"closed", get_flag, NULL, "Whether it was given up.", (void *)(intptr_t)'x'},
+	    {"id", get_of_buffer, NULL, "What all processes call its buffer.",
+	     (void *)(intptr_t)'i'},
+	    {"version", get_of_buffer, NULL,
+	     "Of the name under which it was looked up; 0 when it came another way.",
+	     (void *)(intptr_t)'v'},
+	    {"offset", get_of_buffer, NULL,
+	     "Bytes from the start of its buffer to the first element.", (void *)(intptr_t)'o'},
+	    {"ptr", get_of_buffer, NULL,
+	     "Address of the first element in this process: a CUdeviceptr if on_gpu.",
+	     (void *)(intptr_t)'p'},
+	    {"device", get_device, NULL, "'cpu', or 'cuda:0' as this process counts.", NULL},
+	    {"client", get_client, NULL, "The client that it came from.", NULL},
+	    {"__cuda_array_interface__", array_cuda_interface, NULL,
+	     "For CuPy, numba and others. Work goes on the current stream, which waits for the "
+	     "array.",
+	     NULL},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+	PyMethodDef *const more[] = {array_view_methods, array_share_methods, array_copy_methods};
+	size_t n = 5;
+
+	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
+		for (PyMethodDef *m = more[i]; m->ml_name; m++)
+			methods[n++] = *m;
+	core.array = TYPE(
+	    module, NULL, "Array", struct array, Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	    DOC("Memory in a pool, and how to read it. Keeps the memory alive, as do all views "
+		"and exports.\n\nMade by Pool.empty() and the like, Client.lookup(), messages."),
+	    SLOT(Py_tp_dealloc, dealloc), SLOT(Py_mp_subscript, array_subscript),
+	    SLOT(Py_mp_length, length), SLOT(Py_bf_getbuffer, array_get_buffer),
+	    SLOT(Py_bf_releasebuffer, array_release_buffer), {Py_tp_methods, methods},
+	    {Py_tp_members, members}, {Py_tp_getset, getters});
+	return core.array && exchange_make() &&
+	       PyObject_SetAttrString((PyObject *)core.array, "__dlpack_c_exchange_api__",
+				      core.exchange) == 0;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef PYTHON_ARRAY_INSIDE_H
+#define PYTHON_ARRAY_INSIDE_H
+
+#include "python/src/array/array.h"
+#include "python/src/array/dtype.h"
+#include "python/src/base/args.h"
+
+/* What the files of this room know of each other. */
+
+/* As release_behind(), with the GIL, if that takes no time. Returns false if the caller has to use
+ * that one. */
+bool release_at_once(share_buffer *b);
+
+/* Makes a view of an array's memory. The offset in @t is counted in bytes from the array's first
+ * element. */
+struct array *array_derive(struct array *of, const share_tensor *t);
+
+bool array_is_contiguous(const struct array *a);
+int64_t array_items(const struct array *a);
+int64_t array_bytes(const struct array *a);
+
+extern PyMethodDef array_view_methods[], array_share_methods[], array_copy_methods[];
+PyObject *array_subscript(PyObject *self, PyObject *key);
+int array_get_buffer(PyObject *self, Py_buffer *out, int flags);
+void array_release_buffer(PyObject *self, Py_buffer *b);
+PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);
+PyObject *array_dlpack_device(PyObject *self, PyObject *ignored);
+PyObject *array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);
+PyObject *array_lend(PyObject *self, PyObject *ignored);
+PyObject *array_cuda_interface(PyObject *self, void *ignored);
+bool exchange_make(void); /* fills core.exchange */
+
+#endif

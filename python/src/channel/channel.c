@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Channels: producers and consumers, and the iterators over messages. */
+
+#include <stdlib.h>
+
+#include <share/private/core.h>
+
+#include "python/src/channel/inside.h"
+
+static void give_up(void *p)
+{
+	share_channel_close(p);
+}
+
+static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_role role)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	struct pool *pool;
+	share_channel *ch;
+	struct member *self;
+	const char *name;
+	share_client *c;
+	int r, ok;
+
+	if (!PyArg_ParseTuple(args, "O!sIIIIIIIIIIIIIIp", core.pool, &pool, &name, &options.mode,
+			      &options.when_full, &options.depth, &options.in_flight,
+			      &options.data_max, &options.producers, &options.consumers,
+			      &options.deliveries, &options.history, &options.stall_ms,
+			      &options.from, &options.flags, &options.wait_for, &options.buffers,
+			      &ok))
+		return NULL;
+	c = member_begin(pool, &info);
+	if (!c)
+		return NULL;
+	options.pool = info.name;
+	UNLOCKED(r = share_channel_open(c, name, role, &options, &ch));
+	self = member_made(type, pool, r, role == SHARE_PRODUCER ? "producer" : "consumer", ch,
+			   give_up);
+	if (self) {
+		self->readonly_ok = ok;
+		self->buffers = options.buffers;
+	}
+	return (PyObject *)self;
+}
+
+static PyObject *open_producer(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	(void)kwargs;
+	return open_channel(type, args, SHARE_PRODUCER);
+}
+
+static PyObject *open_consumer(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	(void)kwargs;
+	return open_channel(type, args, SHARE_CONSUMER);
+}
+
+PyDoc_STRVAR(
+    fileno_doc,
+    "fileno()\n--\n\n"
+    "A descriptor that is readable when there may be something to receive, or room to send. "
+    "Once it was\nasked for, receive (or send) with timeout 0 until NotReadyError before each "
+    "wait. "
+    "Not to be read or closed.");
+static PyObject *fileno_(PyObject *o, PyObject *ignored)
+{
+	struct member *self = (struct member *)o;
+	share_channel *ch;
+	int r;
+
+	(void)ignored;
+	CALL(&self->handle, ch, r, share_channel_get_fd(ch));
+	return r < 0 ? NULL : PyLong_FromLong(r);
+}
+
+PyDoc_STRVAR(stats_doc,
+	     "stats()\n--\n\n"
+	     "What came of its messages, as a dictionary of counts: sent, received, "
+	     "acknowledged, dropped,\nredelivered, set_aside, rejected, left_behind, sleeps, "
+	     "in_flight, producers, consumers, waiting.");
+static PyObject *stats(PyObject *o, PyObject *ignored)
+{
+	share_channel_stats s = SHARE_CHANNEL_STATS_INIT;
+	struct member *self = (struct member *)o;
+	share_channel *ch;
+	int r;
+
+	(void)ignored;
+	CALL(&self->handle, ch, r, share_channel_get_stats(ch, &s));
+	if (r < 0)
+		return NULL;
+	return Py_BuildValue(
+	    "{sKsKsKsKsKsKsKsKsKsIsIsIsI}", "sent", (unsigned long long)s.sent, "received",
+	    (unsigned long long)s.received, "acknowledged", (unsigned long long)s.acknowledged,
+	    "dropped", (unsigned long long)s.dropped, "redelivered",
+	    (unsigned long long)s.redelivered, "set_aside", (unsigned long long)s.set_aside,
+	    "rejected", (unsigned long long)s.rejected, "left_behind",
+	    (unsigned long long)s.left_behind, "sleeps", (unsigned long long)s.sleeps, "in_flight",
+	    s.in_flight, "producers", s.producers, "consumers", s.consumers, "waiting", s.waiting);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Producers                                                                                   */
+
+/* Of an Array, a list or a dict of them. */
+static PyObject *release(PyObject *sent)
+{
+	PyObject *list, *done;
+
+	if (PyDict_Check(sent))
+		list = PyDict_Values(sent);
+	else if (PyList_Check(sent))
+		list = PySequence_List(sent);
+	else
+		return PyObject_CallMethod(sent, "release", NULL);
+	done = list ? Py_NewRef(Py_None) : NULL;
+	for (Py_ssize_t i = 0; list && done && i < PyList_Size(list); i++) {
+		Py_DECREF(done);
+		done = PyObject_CallMethod(PyList_GetItem(list, i), "release", NULL);
+	}
+	Py_XDECREF(list);
+	return done;
+}
+
+PyDoc_STRVAR(
+    send_doc,
+    "send(array=None, meta=None, *, data=None, stream=..., timeout=None, give=False)\n--\n\n"
+    "Send an Array of the channel's pool, a list or a dict of such (of a channel with buffers=), "
+    "or None, "
+    "with dtype,\nshape, strides and offset, and meta (as JSON) or data (bytes): what goes with "
+    "the memory is data_max "
+    "bytes at\nmost. The message has references of its own. Work that consumers enqueue comes "
+    "after what was "
+    "enqueued on the stream before; without an\nArray that is so for a stream that is named.\n\n"
+    "timeout: for room, where the channel waits for that. give: release(stream) in the same "
+    "step; views and\nexports of the Array keep it.\n\n"
+    "TimedOutError, NotReadyError: no room. InvalidArgumentError: another pool, or too much data.");
+static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "send", {"array", "meta", "data", "stream", "timeout", "give", NULL}, 0, 2, {NULL}};
+	struct member *self = (struct member *)o;
+	PyObject *given[6];
+	share_outgoing raw;
+	struct outgoing out;
+	struct stream stream, home;
+	struct source *source = NULL;
+	share_channel *ch;
+	struct wait w;
+	int r, again = 0, gives = 0;
+	bool give;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[4]) ||
+	    (given[5] && (gives = PyObject_IsTrue(given[5])) < 0) ||
+	    !outgoing_begin(&out, self->buffers, given[0], given[1], given[2]))
+		return NULL;
+	home = outgoing_home(&out);
+	/* Bytes are copied at once. Only memory can have work on a stream that the caller did not
+	 * name. */
+	if (!stream_from(given[3], out.array && out.array->on_gpu, -1, home, &stream) ||
+	    (!given[3] && stream.p == home.p && !outgoing_order(&out, stream.p))) {
+		outgoing_end(&out, 0);
+		return NULL;
+	}
+	ch = handle_enter(&self->handle);
+	if (!ch) {
+		outgoing_end(&out, 0);
+		return NULL;
+	}
+	/* Only the single user of an array can give it away. Otherwise it is sent, and the message
+	 * has its own reference. */
+	give = gives && out.array && out.n == 0 && out.array->users == 1 && !out.array->borrowed &&
+	       !out.array->recorded && !out.array->closed;
+	/* The array counts as closed meanwhile, so that nobody begins to use it while it is being
+	 * sent. */
+	if (give) {
+		out.array->closed = true;
+		source = source_leave(out.array);
+	}
+	raw = outgoing_raw(&out);
+	raw.flags = give ? SHARE_OUTGOING_GIVE : 0;
+	WAITING(&w, &self->handle, again, r, share_send_within(ch, &raw, 1, wait_ms(&w), stream.p));
+	if (r > 0)
+		r = 0;
+	if (give && r == 0) {
+		array_given(out.array);
+	} else if (give) {
+		out.array->closed = false;
+		source_join(out.array, source);
+	}
+	handle_leave(&self->handle, r);
+	if (!outgoing_end(&out, r))
+		return NULL;
+	if (gives && !give && given[0] && given[0] != Py_None)
+		return release(given[0]);
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    send_many_doc,
+    "send_many(messages, *, stream=..., timeout=None)\n--\n\n"
+    "Send many at once, with one signal and one wake-up: a sequence of what send() takes, or of "
+    "pairs "
+    "(tuples) of\nthat and its meta. Waits for room as send(). How many were sent, at least "
+    "1; or as send().");
+static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "send_many", {"messages", "stream", "timeout", NULL}, 1, 1, {NULL}};
+	struct member *self = (struct member *)o;
+	struct outgoing *out = NULL;
+	share_outgoing *raw = NULL;
+	PyObject *given[3], *list;
+	struct stream stream;
+	Py_ssize_t count, ready = 0, sent = 0;
+	share_channel *ch;
+	struct wait w;
+	int r = 0, again = 0;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[2]) ||
+	    !stream_from(given[1], self->on_gpu, -1, (struct stream){NULL, NULL}, &stream))
+		return NULL;
+	list = PySequence_List(given[0]);
+	if (!list)
+		return NULL;
+	count = PyList_Size(list);
+	out = malloc((size_t)(count ? count : 1) * sizeof(*out));
+	raw = calloc((size_t)(count ? count : 1), sizeof(*raw));
+	if (!out || !raw)
+		PyErr_NoMemory();
+	for (; !PyErr_Occurred() && ready < count; ready++) {
+		PyObject *item = PyList_GetItem(list, ready), *array = item, *meta = NULL;
+
+		if (PyTuple_Check(item) && !PyArg_ParseTuple(item, "OO", &array, &meta))
+			break;
+		if (!outgoing_begin(&out[ready], self->buffers, array, meta, NULL))
+			break;
+		raw[ready] = outgoing_raw(&out[ready]);
+	}
+	ch = PyErr_Occurred() ? NULL : handle_enter(&self->handle);
+	while (ch && sent < count) {
+		WAITING(&w, &self->handle, again, r,
+			share_send_within(ch, raw + sent, (size_t)(count - sent), wait_ms(&w),
+					  stream.p));
+		if (r <= 0)
+			break;
+		sent += r;
+	}
+	if (ch)
+		handle_leave(&self->handle, sent == 0 ? r : 0);
+	for (Py_ssize_t i = 0; i < ready; i++)
+		outgoing_end(&out[i], 0);
+	free(out);
+	free(raw);
+	Py_DECREF(list);
+	if (PyErr_Occurred() || again < 0)
+		return NULL;
+	return PyLong_FromSsize_t(sent);
+}
+
+PyDoc_STRVAR(
+    flush_doc,
+    "flush(timeout=None)\n--\n\n"
+    "Wait until nothing of what was sent waits for a consumer to come, or in a queue for one to "
+    "have room:\nconsumers can receive it then, though this process end.");
+static PyObject *flush(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"flush", {"timeout", NULL}, 0, 1, {NULL}};
+	struct member *self = (struct member *)o;
+	PyObject *given[1];
+	share_channel *ch;
+	struct wait w;
+	int r, again = 0;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[0]))
+		return NULL;
+	ch = handle_enter(&self->handle);
+	if (!ch)
+		return NULL;
+	WAITING(&w, &self->handle, again, r, share_channel_flush(ch, wait_ms(&w)));
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    drain_doc,
+    "drain(timeout=None, *, before=None)\n--\n\n"
+    "Wait until every message that was sent before is acknowledged by all who got it, or was "
+    "dropped or\ndelivered too often (stats() counts those). before: of these, those with a "
+    "smaller number (as stats() says\nunder sent).\n\n"
+    "TimedOutError, NotReadyError (timeout 0): some are not; the text says which process has yet "
+    "to "
+    "acknowledge some.");
+static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"drain", {"timeout", "before", NULL}, 0, 1, {NULL}};
+	share_channel_stats begun = SHARE_CHANNEL_STATS_INIT;
+	struct member *self = (struct member *)o;
+	PyObject *given[2];
+	share_channel *ch;
+	struct wait w;
+	uint64_t before = UINT64_MAX;
+	int r, again = 0;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[0]) ||
+	    !arg_uint64(given[1] == Py_None ? NULL : given[1], &before))
+		return NULL;
+	ch = handle_enter(&self->handle);
+	if (!ch)
+		return NULL;
+	UNLOCKED(r = share_channel_get_stats(ch, &begun));
+	if (before > begun.sent)
+		before = begun.sent;
+	if (r == 0)
+		WAITING(&w, &self->handle, again, r, share_drain_before(ch, before, wait_ms(&w)));
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyObject *none_if_not_ready(PyObject *m)
+{
+	if (m)
+		return m;
+	if (!PyErr_ExceptionMatches(error_class(SHARE_EAGAIN)))
+		return NULL;
+	PyErr_Clear();
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    take_back_doc,
+    "take_back()\n--\n\n"
+    "In a queue: the next message that was delivered too often, each time to a consumer that "
+    "died or left\nwith it, or rejected it; None: there is none. To be acknowledged like one that "
+    "was received.");
+static PyObject *take_back(PyObject *o, PyObject *ignored)
+{
+	PyObject *zero = PyLong_FromLong(0), *m;
+
+	(void)ignored;
+	m = zero ? member_receive((struct member *)o, TAKEN_BACK, zero, Py_None) : NULL;
+	Py_XDECREF(zero);
+	return none_if_not_ready(m);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Consumers                                                                                   */
+
+PyDoc_STRVAR(
+    recv_doc,
+    "recv(timeout=None, *, stream=...)\n--\n\n"
+    "The next Message. Work enqueued on the stream afterwards comes after what its producer "
+    "enqueued before\nsending; with host memory and no HostStream the call waits for that.\n\n"
+    "NotReadyError (timeout 0), TimedOutError: there is none. PeerGoneError: the last producer has "
+    "closed the "
+    "channel.\nOwnerDiedError: it has died; or, with a `message`, that one's producer died before "
+    "its work was done. Each is\nsaid once; the next call waits for a new producer. StaleError: "
+    "this consumer was left behind.");
+
+/* ------------------------------------------------------------------------------------------- */
+/* Iterators                                                                                   */
+
+struct messages {
+	PyObject_HEAD struct member *of;
+	struct message *last;
+	PyObject *stream; /* NULL: the caller named none */
+};
+
+static PyObject *messages_new(PyObject *of, PyObject *stream)
+{
+	struct messages *self = (struct messages *)PyType_GenericAlloc(core.messages, 0);
+
+	if (!self)
+		return NULL;
+	self->of = (struct member *)Py_NewRef(of);
+	self->stream = Py_XNewRef(stream);
+	return (PyObject *)self;
+}
+
+static void messages_dealloc(PyObject *o)
+{
+	struct messages *self = (struct messages *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	Py_XDECREF((PyObject *)self->last);
+	Py_XDECREF((PyObject *)self->of);
+	Py_XDECREF(self->stream);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+/* Ends a step of the iterator: acknowledges its message. */
+static int end_step(struct messages *self)
+{
+	struct message *last = self->last;
+	int r = 0;
+
+	self->last = NULL;
+	if (last && last->m.channel && !last->done)
+		r = message_ack(last, self->stream);
+	Py_XDECREF((PyObject *)last);
+	return r;
+}
+
+static PyObject *messages_next(PyObject *o)
+{
+	struct messages *self = (struct messages *)o;
+	PyObject *m;
+
+	if (end_step(self) < 0)
+		return NULL;
+	m = member_receive(self->of, member_receives((PyObject *)self->of), NULL, self->stream);
+	if (m) {
+		self->last = (struct message *)Py_NewRef(m);
+		return m;
+	}
+	/* The last producer (or caller) has left, and that is the end of the iteration. */
+	if (PyErr_ExceptionMatches(error_class(SHARE_EPIPE)))
+		PyErr_Clear();
+	return NULL;
+}
+
+PyObject *member_iterate(PyObject *o)
+{
+	return messages_new(o, NULL);
+}
+
+const char member_messages_doc[] =
+    "messages(*, stream=...)\n--\n\n"
+    "Iterates over what is received, on that stream; each message is acknowledged at the end of "
+    "the "
+    "step,\nunless it was before. Ends when the last one to send has left. To iterate over the "
+    "object "
+    "itself is\nthe same, with the stream left out.";
+PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"messages", {"stream", NULL}, 0, 0, {NULL}};
+	PyObject *given[1];
+
+	return args_spread(&s, args, n, names, given) ? messages_new(o, given[0]) : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool channel_ready(PyObject *module)
+{
+	static PyMethodDef producer_methods[] = {
+	    {"close", object_close, METH_NOARGS,
+	     "close()\n--\n\nLeave the channel. What was sent can still be received by consumers "
+	     "that "
+	     "were there, and in\na queue by others; flush() first where others of a broadcast "
+	     "matter. May be called again."},
+	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"stats", stats, METH_NOARGS, stats_doc},
+	    {"send", METHOD(send), METH_FASTCALL | METH_KEYWORDS, send_doc},
+	    {"send_many", METHOD(send_many), METH_FASTCALL | METH_KEYWORDS, send_many_doc},
+	    {"flush", METHOD(flush), METH_FASTCALL | METH_KEYWORDS, flush_doc},
+	    {"drain", METHOD(drain), METH_FASTCALL | METH_KEYWORDS, drain_doc},
+	    {"take_back", take_back, METH_NOARGS, take_back_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMethodDef consumer_methods[] = {
+	    {"close", object_close, METH_NOARGS,
+	     "close()\n--\n\nReceive no more; messages that were received stay until they are "
+	     "acknowledged. May be called again."},
+	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"stats", stats, METH_NOARGS, stats_doc},
+	    {"recv", METHOD(member_recv), METH_FASTCALL | METH_KEYWORDS, recv_doc},
+	    {"messages", METHOD(member_messages), METH_FASTCALL | METH_KEYWORDS,
+	     member_messages_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+
+	core.producer = TYPE(module, core.object, "Producer", struct member, 0,
+			     DOC("Sends into a channel: see Pool.producer()."),
+			     SLOT(Py_tp_new, open_producer), SLOT(Py_tp_dealloc, object_dealloc),
+			     {Py_tp_methods, producer_methods}, {Py_tp_getset, member_getters});
+	core.consumer = TYPE(module, core.object, "Consumer", struct member, 0,
+			     DOC("Receives from a channel: see Pool.consumer()."),
+			     SLOT(Py_tp_new, open_consumer), SLOT(Py_tp_dealloc, object_dealloc),
+			     SLOT(Py_tp_iter, member_iterate), {Py_tp_methods, consumer_methods},
+			     {Py_tp_getset, member_getters});
+	core.messages =
+	    TYPE(module, NULL, "Messages", struct messages, Py_TPFLAGS_DISALLOW_INSTANTIATION,
+		 DOC("Messages, one after the other."), SLOT(Py_tp_dealloc, messages_dealloc),
+		 SLOT(Py_tp_iter, PyObject_SelfIter), SLOT(Py_tp_iternext, messages_next));
+	return core.producer && core.consumer && core.messages;
+}

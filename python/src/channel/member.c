@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the members of channels and of services share: how they are opened, and how they receive. */
+
+#include "python/src/channel/inside.h"
+
+share_client *member_begin(struct pool *pool, share_pool_info *info)
+{
+	share_pool *p = handle_enter(&pool->handle);
+	share_client *c = p ? handle_enter(&pool->client->handle) : NULL;
+	int r = c ? share_pool_get_info(p, info) : 0;
+
+	if (c && r == 0)
+		return c;
+	if (c)
+		handle_leave(&pool->client->handle, r);
+	if (p)
+		handle_leave(&pool->handle, r);
+	return NULL;
+}
+
+struct member *member_made(PyTypeObject *type, struct pool *pool, int r, const char *what, void *p,
+			   void (*give_up)(void *))
+{
+	struct member *self;
+
+	handle_leave(&pool->client->handle, r);
+	if (!handle_leave(&pool->handle, r))
+		return NULL;
+	self = (struct member *)object_new(type, pool->client, what, p, give_up);
+	if (!self)
+		return NULL;
+	self->on_gpu = pool->on_gpu;
+	self->adopts = pool->adopts;
+	return self;
+}
+
+PyGetSetDef member_getters[] = {
+    {"client", object_get_client, NULL, "The client that it was opened with.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static int receive(void *p, int timeout_ms, void *stream, share_message *out)
+{
+	return share_recv(p, timeout_ms, stream, out);
+}
+
+static int next_request(void *p, int timeout_ms, void *stream, share_message *out)
+{
+	return share_next_request(p, timeout_ms, stream, out);
+}
+
+static int take_back(void *p, int timeout_ms, void *stream, share_message *out)
+{
+	(void)timeout_ms, (void)stream;
+	return share_channel_take_back(p, out);
+}
+
+/* For host memory without a stream, @at_once is tried first with the GIL, because it does not wait.
+ */
+static const struct {
+	int (*wait)(void *p, int timeout_ms, void *stream, share_message *out);
+	int (*at_once)(share_channel *ch, share_message *out);
+} ways[] = {
+    [MESSAGE] = {receive, share_try_recv},
+    [REQUEST] = {next_request, NULL},
+    [TAKEN_BACK] = {take_back, NULL},
+};
+
+PyObject *member_receive(struct member *self, enum received what, PyObject *timeout,
+			 PyObject *given)
+{
+	struct stream stream;
+	struct message *m;
+	struct wait w;
+	void *p;
+	int r, again = 0;
+
+	if (!wait_begin(&w, timeout) ||
+	    !stream_from(given, self->on_gpu, -1, (struct stream){NULL, NULL}, &stream))
+		return NULL;
+	m = message_new(self, stream, what == REQUEST);
+	if (!m)
+		return NULL;
+	p = handle_enter(&self->handle);
+	if (!p) {
+		message_discard(m);
+		return NULL;
+	}
+	/* This takes no time, so releasing the GIL for it would cost more than it gains. */
+	r = ways[what].at_once && !stream.p && !self->on_gpu ? ways[what].at_once(p, &m->m)
+							     : SHARE_EAGAIN;
+	if (r == SHARE_EAGAIN)
+		WAITING(&w, &self->handle, again, r,
+			ways[what].wait(p, wait_ms(&w), stream.p, &m->m));
+	if (r == 0) /* in Python it is raised, with the message */
+		r = m->m.error;
+	handle_leave(&self->handle, r);
+	if (again < 0) {
+		message_discard(m);
+		return NULL;
+	}
+	return message_or_raise(m, r);
+}
+
+PyObject *member_recv(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"recv", {"timeout", "stream", NULL}, 0, 1, {NULL}};
+	PyObject *given[2];
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	return member_receive((struct member *)o, member_receives(o), given[0], given[1]);
+}
+
+enum received member_receives(PyObject *o)
+{
+	return PyObject_TypeCheck(o, core.worker) ? REQUEST : MESSAGE;
+}

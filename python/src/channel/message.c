@@ -1,0 +1,620 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Messages. A message is a loan: acknowledging it gives its memory back, without waiting, and that
+ * is cheap as long as nobody keeps the memory. So the Array of a message is a loan too, and only
+ * the message refers to it. If something else refers to the Array when the message is acknowledged,
+ * the Array gets a reference to the buffer of its own, and stays valid.
+ *
+ * The data of a message begins with a description of the Array, unless the Array is simply all
+ * bytes of the buffer. After that comes what the program gave, as JSON (`meta`) or as bytes
+ * (`data`).
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/private/core.h>
+
+#include "python/src/channel/inside.h"
+
+struct message *message_new(struct member *of, struct stream stream, bool is_request)
+{
+	struct message *m = PyObject_Malloc(sizeof(*m));
+
+	if (!m) {
+		PyErr_NoMemory();
+		return NULL;
+	}
+	memset(m, 0, offsetof(struct message, m));
+	m->m = (share_message)SHARE_MESSAGE_INIT;
+	PyObject_Init((PyObject *)m, core.message);
+	m->of = (struct member *)Py_NewRef((PyObject *)of);
+	/* A request must be answered before its service is given up, so it is a user of the
+	 * service. */
+	of->handle.users += is_request;
+	m->stream = stream.p;
+	m->owner = Py_XNewRef(stream.owner);
+	m->generation = process_generation();
+	m->header = m->n_kept = -1;
+	m->is_request = is_request;
+	return m;
+}
+
+/* Notes that the message needs no acknowledgement any more. */
+static void finish(struct message *m)
+{
+	if (m->done)
+		return;
+	m->done = true;
+	if (m->is_request)
+		handle_leave(&m->of->handle, 0);
+}
+
+void message_discard(struct message *m)
+{
+	m->m.channel = NULL;
+	Py_DECREF((PyObject *)m);
+}
+
+PyObject *message_or_raise(struct message *m, int r)
+{
+	PyObject *type, *value, *trace;
+
+	if (no_error(r))
+		return (PyObject *)m;
+	if (!m->m.channel) {
+		message_discard(m);
+		return NULL;
+	}
+	PyErr_Fetch(&type, &value, &trace);
+	PyErr_NormalizeException(&type, &value, &trace);
+	if (value && PyObject_SetAttrString(value, "message", (PyObject *)m) < 0)
+		PyErr_Clear();
+	PyErr_Restore(type, value, trace);
+	Py_DECREF((PyObject *)m);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The end                                                                                     */
+
+static bool is_usable(struct message *m)
+{
+	struct handle h = {.p = m->m.channel, .what = "message", .generation = m->generation};
+
+	if (m->m.channel && !m->done && m->generation == process_generation())
+		return true;
+	handle_refuse(&h);
+	return false;
+}
+
+static void look(struct message *m, share_tensor *t);
+
+/* The program may read the data of a message that it has given up. Returns false with an exception,
+ * and then the message must not be given up. */
+static bool keep_data(struct message *m)
+{
+	if (m->n_kept >= 0 || !m->m.channel)
+		return true;
+	m->kept = m->m.data_size <= sizeof(m->small) ? m->small : malloc(m->m.data_size);
+	if (!m->kept) {
+		PyErr_NoMemory();
+		return false;
+	}
+	if (m->m.data_size > 0)
+		memcpy(m->kept, m->m.data, m->m.data_size);
+	m->n_kept = (int)m->m.data_size;
+	return true;
+}
+
+static size_t bytes_of(const struct message *m, const unsigned char **out)
+{
+	*out = m->n_kept >= 0 ? m->kept : m->m.data;
+	return m->n_kept >= 0 ? (size_t)m->n_kept : m->m.data_size;
+}
+
+static void settle_one(struct array *a)
+{
+	if (a->b && a->borrowed && ((uint32_t)Py_REFCNT((PyObject *)a) > 1 || a->users > 0)) {
+		share_retain(a->b);
+		a->borrowed = false;
+	}
+	Py_DECREF((PyObject *)a);
+}
+
+/* Gives each Array a reference of its own, if something else than the message refers to it. Looks
+ * at the description in the data first, since that can be checked only with the memory that it
+ * describes. */
+static void settle_array(struct message *m)
+{
+	share_tensor t = SHARE_TENSOR_INIT;
+
+	struct array **rest = m->rest, *a = m->array;
+	uint32_t n = m->n_rest;
+
+	if (m->header < 0 && m->m.channel)
+		look(m, &t);
+	m->array = NULL;
+	m->rest = NULL;
+	m->n_rest = 0;
+	for (uint32_t i = 0; i < n; i++)
+		settle_one(rest[i]);
+	free(rest);
+	if (a)
+		settle_one(a);
+}
+
+/* The stream of the message. A message without memory has no work on a stream. */
+static struct stream home_of(const struct message *m)
+{
+	return m->m.buffer ? (struct stream){m->stream, m->owner} : (struct stream){NULL, NULL};
+}
+
+static int acknowledge(struct message *m, void *stream)
+{
+	int r;
+
+	settle_array(m);
+	r = stream || m->of->on_gpu ? SHARE_EAGAIN : share_try_ack(&m->m);
+	if (r == SHARE_EAGAIN)
+		UNLOCKED(r = share_ack(&m->m, stream));
+	if (r == SHARE_EINVAL && stream) /* the stream no longer exists, nor does work on it */
+		UNLOCKED(r = share_ack(&m->m, NULL));
+	return r;
+}
+
+static void dealloc(PyObject *o)
+{
+	struct message *m = (struct message *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	if (m->weak)
+		PyObject_ClearWeakRefs(o);
+	if (m->m.channel && !m->done && m->generation == process_generation())
+		acknowledge(m, home_of(m).p);
+	else
+		settle_array(m);
+	finish(m);
+	if (m->kept != m->small)
+		free(m->kept);
+	Py_XDECREF(m->owner);
+	Py_DECREF((PyObject *)m->of);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+static int reject(struct message *m, void *stream)
+{
+	int r;
+
+	settle_array(m);
+	UNLOCKED(r = share_reject(&m->m, stream));
+	m->rejected = !m->m.channel;
+	return r;
+}
+
+static int give_up(struct message *m, PyObject *given, int (*how)(struct message *m, void *stream))
+{
+	struct stream stream;
+	bool good, on_gpu;
+
+	if (!is_usable(m))
+		return -1;
+	if (m->users > 0) {
+		PyErr_SetString(PyExc_ValueError, "the message is being answered");
+		return -1;
+	}
+	on_gpu = m->of->on_gpu || (m->array && m->array->on_gpu);
+	if (!stream_from(given, on_gpu && m->m.buffer, -1, home_of(m), &stream))
+		return -1;
+	if (!keep_data(m))
+		return -1;
+	m->users++;
+	good = no_error(how(m, stream.p));
+	m->users--;
+	if (!m->m.channel)
+		finish(m);
+	return good ? 0 : -1;
+}
+
+int message_ack(struct message *m, PyObject *given)
+{
+	return give_up(m, given, acknowledge);
+}
+
+PyDoc_STRVAR(
+    ack_doc,
+    "ack(stream=...)\n--\n\n"
+    "Acknowledge the message: what was enqueued before on the stream may go on using its "
+    "memory, nobody\nelse's work touches it before that is done. In any order; the destructor "
+    "does the same. Whoever still\nhas the Array keeps it, at the price of a request to the "
+    "broker. May be repeated.");
+static PyObject *ack(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"ack", {"stream", NULL}, 0, 1, {NULL}};
+	struct message *m = (struct message *)o;
+	PyObject *given[1];
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	if (m->done && !m->rejected && m->generation == process_generation())
+		Py_RETURN_NONE;
+	if (message_ack(m, given[0]) < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    reject_doc,
+    "reject(stream=...)\n--\n\n"
+    "Of a queue: give the message back. Another consumer gets it, or this one once more if no "
+    "other has room,\nwith `deliveries` + 1; after as many as the channel allows it is set aside "
+    "(Producer.take_back()). Waits\nfor what was enqueued before on the stream.\n\n"
+    "NotSupportedError: it is of a broadcast or a service, or its producer has an older library.");
+static PyObject *reject_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"reject", {"stream", NULL}, 0, 1, {NULL}};
+	PyObject *given[1];
+
+	if (!args_spread(&s, args, n, names, given) ||
+	    give_up((struct message *)o, given[0], reject) < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    reply_doc,
+    "reply(array=None, meta=None, *, data=None, stream=...)\n--\n\n"
+    "Of a request to a service: answer with an Array, or None, and meta or data as for "
+    "Producer.send(), and\nacknowledge the request. The stream is where the work on both was "
+    "enqueued.\n\nCanceledError, OwnerDiedError: nobody waits for the answer any more; the request "
+    "is "
+    "given up all the same.");
+static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "reply", {"array", "meta", "data", "stream", NULL}, 0, 2, {NULL}};
+	struct message *m = (struct message *)o;
+	PyObject *given[4];
+	struct stream stream;
+	struct outgoing out;
+	int r;
+
+	if (!args_spread(&s, args, n, names, given) || !is_usable(m))
+		return NULL;
+	if (!m->is_request || m->users > 0) {
+		PyErr_SetString(PyExc_ValueError,
+				m->is_request ? "the request is being answered"
+					      : "only a request to a service can be answered");
+		return NULL;
+	}
+	if (!stream_from(given[3], m->of->on_gpu, -1, (struct stream){m->stream, m->owner},
+			 &stream) ||
+	    !keep_data(m) || !outgoing_begin(&out, 1, given[0], given[1], given[2]))
+		return NULL;
+	m->users++;
+	settle_array(m);
+	UNLOCKED(r = share_reply(&m->m, out.b, out.data, out.size, stream.p));
+	m->users--;
+	outgoing_end(&out, r);
+	if (!m->m.channel)
+		finish(m);
+	if (r != 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(status_doc,
+	     "status()\n--\n\n"
+	     "Of a request to a service: None while somebody waits for the answer; CanceledError, "
+	     "OwnerDiedError.");
+static PyObject *status(PyObject *o, PyObject *ignored)
+{
+	struct message *m = (struct message *)o;
+
+	(void)ignored;
+	if (!is_usable(m))
+		return NULL;
+	return none_or_raise(share_request_status(&m->m));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Content                                                                                     */
+
+/* How the Arrays of a message were sent; @s is at the first of them. False: one, or none, or by
+ * somebody who describes none of them. */
+static bool look_several(const struct message *m, struct several *s)
+{
+	const unsigned char *bytes;
+	size_t size = bytes_of(m, &bytes);
+
+	return m->of->buffers > 1 && (m->m.n_buffers > 0 || m->m.error != 0) &&
+	       several_begin(s, bytes, size) && (m->m.n_buffers == 0 || s->n == m->m.n_buffers);
+}
+
+/* The bytes that it takes; 0: it does not fit. */
+static size_t extent_several(const struct message *m, struct several s)
+{
+	const unsigned char *bytes;
+	size_t size = bytes_of(m, &bytes), n;
+	share_tensor t;
+	const char *name;
+	uint64_t extent;
+
+	for (uint32_t i = 0; i < s.n; i++)
+		if (!several_next(&s, &name, &n, &t) || share_tensor_extent(&t, &extent) != 0 ||
+		    (m->m.n_buffers > 0 && extent > share_size(m->m.buffers[i])))
+			return 0;
+	return size - s.left;
+}
+
+/* Reads the description at the start of the data into @t; if there is none that fits, describes all
+ * bytes. */
+static void look(struct message *m, share_tensor *t)
+{
+	share_buffer *b = m->m.buffer;
+	const unsigned char *bytes;
+	size_t size = bytes_of(m, &bytes), several;
+	struct several s;
+	const char *name;
+	uint64_t extent;
+	int n;
+
+	m->header = 0;
+	if (look_several(m, &s) && (several = extent_several(m, s)) > 0) {
+		m->header = (int)several;
+		several_next(&s, &name, &several, t);
+		return;
+	}
+	/* of memory that is not there because of an error it was sent, too */
+	n = b || m->m.error != 0 ? share_tensor_decode(bytes, size, t) : 0;
+	if (n > 0 && share_tensor_extent(t, &extent) == 0 && (!b || extent <= share_size(b))) {
+		m->header = n;
+		return;
+	}
+	t->dtype = SHARE_UINT8;
+	t->ndim = 1;
+	t->offset = 0;
+	t->shape[0] = b ? (int64_t)share_size(b) : 0;
+	t->strides[0] = 1;
+}
+
+/* In a pool of kind adopted each buffer is where its owner had it. */
+static bool lies_on_gpu(const struct message *m, const share_buffer *b)
+{
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+
+	return m->of->on_gpu ||
+	       (m->of->adopts && share_buffer_get_info(b, &info) == 0 && info.ordinal >= 0);
+}
+
+static struct array *array_of_message(struct message *m, share_buffer *b, const share_tensor *t)
+{
+	struct array *a =
+	    array_new(m->of->client, b, t, (struct stream){m->stream, m->owner}, lies_on_gpu(m, b));
+
+	if (a) {
+		a->borrowed = true;
+		a->readonly_ok = m->of->readonly_ok;
+	}
+	return a;
+}
+
+static PyObject *get_array(PyObject *o, void *ignored)
+{
+	share_tensor t = SHARE_TENSOR_INIT;
+	struct message *m = (struct message *)o;
+
+	(void)ignored;
+	if (m->array)
+		return Py_NewRef((PyObject *)m->array);
+	if (!is_usable(m))
+		return NULL;
+	if (m->users > 0) /* another thread is acknowledging it */
+		return raise_closed("message");
+	if (!m->m.buffer)
+		Py_RETURN_NONE;
+	look(m, &t);
+	m->array = array_of_message(m, m->m.buffer, &t);
+	return Py_XNewRef((PyObject *)m->array);
+}
+
+static void describe_bytes(share_buffer *b, share_tensor *t)
+{
+	*t = (share_tensor)SHARE_TENSOR_INIT;
+	t->dtype = SHARE_UINT8;
+	t->ndim = 1;
+	t->shape[0] = (int64_t)share_size(b);
+	t->strides[0] = 1;
+}
+
+/* Those behind the first, @s is at the first of them. @s NULL: nobody has described them. */
+static bool make_rest(struct message *m, struct several *s)
+{
+	uint32_t n = m->m.n_buffers;
+	share_tensor t;
+	const char *name;
+	size_t size;
+
+	if (n < 2 || m->n_rest == n - 1)
+		return true;
+	if (!m->rest)
+		m->rest = malloc((n - 1) * sizeof(struct array *));
+	if (!m->rest) {
+		PyErr_NoMemory();
+		return false;
+	}
+	if (s)
+		several_next(s, &name, &size, &t);
+	for (uint32_t i = 1; i < n; i++) {
+		if (!s || !several_next(s, &name, &size, &t))
+			describe_bytes(m->m.buffers[i], &t);
+		if (i <= m->n_rest) /* there was no memory for those behind it */
+			continue;
+		m->rest[i - 1] = array_of_message(m, m->m.buffers[i], &t);
+		if (!m->rest[i - 1])
+			return false;
+		m->n_rest = i;
+	}
+	return true;
+}
+
+/* Puts @first and those of the message behind it into @all, as they were sent. Its sender may have
+ * written anything for a name. */
+static bool collect(struct message *m, PyObject *first, struct several *s, PyObject *all)
+{
+	share_tensor t;
+	const char *name;
+	size_t size;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < m->m.n_buffers; i++) {
+		PyObject *array = i == 0 ? first : (PyObject *)m->rest[i - 1], *key;
+
+		if (!s || !s->named) {
+			r = PyList_Append(all, array);
+			continue;
+		}
+		several_next(s, &name, &size, &t);
+		key = PyUnicode_DecodeUTF8(name, (Py_ssize_t)size, "replace");
+		r = key ? PyDict_SetItem(all, key, array) : -1;
+		Py_XDECREF(key);
+	}
+	return r == 0;
+}
+
+static PyObject *get_arrays(PyObject *o, void *ignored)
+{
+	struct message *m = (struct message *)o;
+	struct several s = {.n = 0}, at, *described = NULL;
+	PyObject *first, *all;
+	bool good;
+
+	if (!is_usable(m))
+		return NULL;
+	if (look_several(m, &s) && extent_several(m, s) > 0)
+		described = &at;
+	/* Nothing of the message is taken before this, as it may collect garbage, whose finalizers
+	 * may give the message up. */
+	all = described && s.named ? PyDict_New() : PyList_New(0);
+	first = all ? get_array(o, ignored) : NULL;
+	if (!first) {
+		Py_XDECREF(all);
+		return NULL;
+	}
+	at = s;
+	good = make_rest(m, described);
+	at = s;
+	if (!good || !collect(m, first, described, all))
+		Py_CLEAR(all);
+	Py_DECREF(first);
+	return all;
+}
+
+static Py_ssize_t data_of(struct message *m, const char **out)
+{
+	share_tensor t = SHARE_TENSOR_INIT;
+	const unsigned char *bytes;
+	size_t size;
+
+	if (m->header < 0)
+		look(m, &t);
+	size = bytes_of(m, &bytes);
+	*out = (const char *)bytes + m->header;
+	return (Py_ssize_t)size - m->header;
+}
+
+static PyObject *get_data(PyObject *o, void *ignored)
+{
+	const char *data;
+	Py_ssize_t n = data_of((struct message *)o, &data);
+
+	(void)ignored;
+	return PyBytes_FromStringAndSize(data, n);
+}
+
+static PyObject *get_meta(PyObject *o, void *ignored)
+{
+	const char *data;
+	Py_ssize_t n = data_of((struct message *)o, &data);
+	PyObject *text, *meta;
+
+	(void)ignored;
+	if (n == 0)
+		Py_RETURN_NONE;
+	text = PyUnicode_DecodeUTF8(data, n, NULL);
+	if (!text)
+		return NULL;
+	meta = PyObject_CallFunctionObjArgs(core.loads, text, NULL);
+	Py_DECREF(text);
+	return meta;
+}
+
+static PyObject *get_number(PyObject *o, void *which)
+{
+	const share_message *m = &((struct message *)o)->m;
+
+	switch ((intptr_t)which) {
+	case 'n':
+		return PyLong_FromUnsignedLongLong(m->number);
+	case 'l':
+		return PyLong_FromUnsignedLongLong(m->lost);
+	case 'p':
+		return PyLong_FromUnsignedLongLong(m->producer);
+	default:
+		return PyLong_FromUnsignedLong(m->deliveries);
+	}
+}
+
+static PyObject *get_closed(PyObject *o, void *ignored)
+{
+	struct message *m = (struct message *)o;
+
+	(void)ignored;
+	return PyBool_FromLong(!m->m.channel || m->done);
+}
+
+bool message_ready(PyObject *module)
+{
+	static PyMethodDef methods[] = {
+	    {"ack", METHOD(ack), METH_FASTCALL | METH_KEYWORDS, ack_doc},
+	    {"reject", METHOD(reject_), METH_FASTCALL | METH_KEYWORDS, reject_doc},
+	    {"reply", METHOD(reply), METH_FASTCALL | METH_KEYWORDS, reply_doc},
+	    {"status", status, METH_NOARGS, status_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMemberDef members[] = {
+	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct message, weak), READONLY, NULL},
+	    {NULL, 0, 0, 0, NULL},
+	};
+	static PyGetSetDef getters[] = {
+	    {"array", get_array, NULL,
+	     "The memory, as its sender described it, of several the first; None: it has none.",
+	     NULL},
+	    {"arrays", get_arrays, NULL,
+	     "All memory, a list or a dict, as it was sent; [array], or [], where it was no such.",
+	     NULL},
+	    {"meta", get_meta, NULL,
+	     "What was sent as meta; None: nothing. ValueError: it is no JSON.", NULL},
+	    {"data", get_data, NULL, "The bytes that were sent as data, or as JSON.", NULL},
+	    {"number", get_number, NULL, "Of its producer's messages, from 0.",
+	     (void *)(intptr_t)'n'},
+	    {"lost", get_number, NULL, "So many of that producer's were dropped right before it.",
+	     (void *)(intptr_t)'l'},
+	    {"producer", get_number, NULL, "Tells producers apart; never used again.",
+	     (void *)(intptr_t)'p'},
+	    {"deliveries", get_number, NULL,
+	     "1; more when it was had before, by who died, left or rejected it.",
+	     (void *)(intptr_t)'d'},
+	    {"closed", get_closed, NULL, "Whether it was acknowledged or rejected.", NULL},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+
+	core.message =
+	    TYPE(module, NULL, "Message", struct message, Py_TPFLAGS_DISALLOW_INSTANTIATION,
+		 DOC("A message, received: a loan until it is acknowledged."),
+		 SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods}, {Py_tp_members, members},
+		 {Py_tp_getset, getters});
+	return core.message != NULL;
+}

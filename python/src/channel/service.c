@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Services: callers and workers.
+ *
+ * A call waits on the service's descriptor, and not in the library: the library's own wait gives
+ * the call up when its time is over, and here each wait has to be short, so that signals of Python
+ * are noticed.
+ */
+
+#include "python/src/channel/inside.h"
+
+/* How long to wait before trying again to find room for a request, since no descriptor signals
+ * that. */
+#define FULL_MS 10
+
+struct pending {
+	PyObject_HEAD PyObject *weak;
+	struct member *of; /* as long as @p is set, the call is a user of its handle */
+	share_pending *p;
+	unsigned users, generation;
+	bool canceled;
+	void *stream;
+	PyObject *owner;
+};
+
+static void give_up(void *p)
+{
+	share_service_close(p);
+}
+
+static PyObject *open_service(PyTypeObject *type, PyObject *args, enum share_service_role role)
+{
+	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	struct member *self;
+	share_service *s;
+	struct pool *pool;
+	const char *name;
+	share_client *c;
+	int r, ok;
+
+	if (!PyArg_ParseTuple(args, "O!sIIIIp", core.pool, &pool, &name, &options.depth,
+			      &options.callers, &options.workers, &options.deliveries, &ok))
+		return NULL;
+	c = member_begin(pool, &info);
+	if (!c)
+		return NULL;
+	options.pool = info.name;
+	UNLOCKED(r = share_service_open(c, name, role, &options, &s));
+	self = member_made(type, pool, r, role == SHARE_CALLER ? "caller" : "worker", s, give_up);
+	if (self)
+		self->readonly_ok = ok;
+	return (PyObject *)self;
+}
+
+static PyObject *open_caller(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	(void)kwargs;
+	return open_service(type, args, SHARE_CALLER);
+}
+
+static PyObject *open_worker(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	(void)kwargs;
+	return open_service(type, args, SHARE_WORKER);
+}
+
+PyDoc_STRVAR(fileno_doc,
+	     "fileno()\n--\n\n"
+	     "A descriptor that is readable when there may be a request, or an answer. Ask "
+	     "with timeout 0 before\neach wait. Not to be read or closed.");
+static PyObject *fileno_(PyObject *o, PyObject *ignored)
+{
+	struct member *self = (struct member *)o;
+	share_service *s;
+	int r;
+
+	(void)ignored;
+	CALL(&self->handle, s, r, share_service_get_fd(s));
+	return r < 0 ? NULL : PyLong_FromLong(r);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Calls                                                                                       */
+
+/* Notes that the call is over or was given up. */
+static void forget(struct pending *self)
+{
+	if (!self->p)
+		return;
+	self->p = NULL;
+	handle_leave(&self->of->handle, 0);
+}
+
+static void cancel_now(struct pending *self)
+{
+	share_pending *p = self->p;
+
+	if (p && self->generation == process_generation())
+		UNLOCKED(share_call_cancel(p));
+	forget(self);
+}
+
+static void pending_dealloc(PyObject *o)
+{
+	struct pending *self = (struct pending *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	if (self->weak)
+		PyObject_ClearWeakRefs(o);
+	cancel_now(self);
+	Py_XDECREF(self->owner);
+	Py_XDECREF((PyObject *)self->of);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+static bool is_pending(struct pending *self)
+{
+	struct handle h = {.what = "call", .generation = self->generation};
+
+	if (self->p && !self->canceled && self->generation == process_generation())
+		return true;
+	handle_refuse(&h);
+	return false;
+}
+
+/* Starts a call; with @w it waits until there is room for the request. Returns NULL with an
+ * exception. */
+static struct pending *start(struct member *self, PyObject *const *given, const struct wait *w)
+{
+	struct stream stream, home = {NULL, NULL};
+	struct wait now = w ? *w : (struct wait){.once = true};
+	struct pending *pending;
+	struct outgoing out;
+	share_service *s;
+	int r, again = 0;
+
+	if (!outgoing_begin(&out, 1, given[0], given[1], given[2]))
+		return NULL;
+	if (out.array)
+		home = array_home(out.array);
+	pending = (struct pending *)PyType_GenericAlloc(core.pending, 0);
+	if (!pending || !stream_from(given[3], self->on_gpu, -1, home, &stream)) {
+		outgoing_end(&out, 0);
+		Py_XDECREF((PyObject *)pending);
+		return NULL;
+	}
+	s = handle_enter(&self->handle);
+	if (!s) {
+		outgoing_end(&out, 0);
+		Py_DECREF((PyObject *)pending);
+		return NULL;
+	}
+	for (;;) {
+		WAITING(&now, &self->handle, again, r,
+			share_call_start(s, out.b, out.data, out.size, wait_ms(&now), stream.p,
+					 &pending->p));
+		if (again < 0 || r != SHARE_EAGAIN || !w || wait_is_over(w))
+			break;
+		/* as many as there may be: other threads of this program may finish some */
+		wait_a_moment(FULL_MS);
+		again = PyErr_CheckSignals();
+		if (again < 0)
+			break;
+	}
+	if (!outgoing_end(&out, r == SHARE_EAGAIN && w && !w->once ? SHARE_ETIMEDOUT : r)) {
+		pending->p = NULL;
+		handle_leave(&self->handle, 0);
+		Py_DECREF((PyObject *)pending);
+		return NULL;
+	}
+	/* From now on the pending call is the user of the handle. */
+	pending->of = (struct member *)Py_NewRef((PyObject *)self);
+	pending->generation = process_generation();
+	pending->stream = stream.p;
+	pending->owner = Py_XNewRef(stream.owner);
+	return pending;
+}
+
+/* Waits for the answer. Returns the message, or NULL with an exception. */
+static PyObject *finish(struct pending *self, const struct wait *w, PyObject *given)
+{
+	struct member *of = self->of;
+	struct wait now = *w;
+	struct stream stream;
+	struct message *m;
+	int r, again = 0;
+
+	if (!is_pending(self))
+		return NULL;
+	if (self->users > 0) {
+		PyErr_SetString(PyExc_ValueError, "the call is being waited for by another thread");
+		return NULL;
+	}
+	if (!stream_from(given, of->on_gpu, -1, (struct stream){self->stream, self->owner},
+			 &stream))
+		return NULL;
+	m = message_new(of, stream, false);
+	if (!m)
+		return NULL;
+	self->users++;
+	do {
+		wait_starts(&now, &of->handle);
+		if (self->canceled)
+			r = SHARE_EINTR;
+		else
+			UNLOCKED(r = share_call_await(self->p, wait_ms(w), stream.p, &m->m));
+		again = wait_again(&now, &of->handle, r);
+		if (r == SHARE_EINTR && again >= 0 && self->canceled) {
+			again = -1;
+			raise_closed("call");
+		}
+	} while (again > 0);
+	self->users--;
+	no_error(r);
+	if (r == SHARE_EAGAIN || r == SHARE_ETIMEDOUT || r == SHARE_EINVAL || r == SHARE_EFORK ||
+	    r == SHARE_EINTR) {
+		if (self->canceled)
+			cancel_now(self);
+	} else {
+		forget(self);
+	}
+	if (again < 0) {
+		message_discard(m);
+		return NULL;
+	}
+	return message_or_raise(m, r);
+}
+
+PyDoc_STRVAR(
+    call_doc,
+    "call(array=None, meta=None, *, data=None, timeout=None, stream=...)\n--\n\n"
+    "Ask: send an Array, or None, and meta or data as Producer.send(), and wait for the answer, "
+    "a Message to\nbe acknowledged. The worker gets the Array for reading. Work enqueued on the "
+    "stream afterwards comes\nafter the worker's.\n\n"
+    "TimedOutError: no worker has answered in time. OwnerDiedError: all workers that had it died, "
+    "or the "
+    "one that\nanswered did before its work was done. CanceledError: a worker gave the request "
+    "up.");
+static PyObject *call(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "call", {"array", "meta", "data", "stream", "timeout", NULL}, 0, 2, {NULL}};
+	struct pending *pending;
+	PyObject *given[5], *answer;
+	struct wait w;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[4]))
+		return NULL;
+	pending = start((struct member *)o, given, &w);
+	if (!pending)
+		return NULL;
+	answer = finish(pending, &w, NULL);
+	Py_DECREF((PyObject *)pending);
+	return answer;
+}
+
+PyDoc_STRVAR(start_doc,
+	     "start(array=None, meta=None, *, data=None, stream=...)\n--\n\n"
+	     "The first half of call(): a Pending, so that several calls may be under way. "
+	     "NotReadyError: no room.");
+static PyObject *start_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "start", {"array", "meta", "data", "stream", NULL}, 0, 2, {NULL}};
+	PyObject *given[4];
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	return (PyObject *)start((struct member *)o, given, NULL);
+}
+
+PyDoc_STRVAR(finish_doc,
+	     "finish(timeout=None, *, stream=...)\n--\n\n"
+	     "The answer, in any order of calls. TimedOutError, NotReadyError (timeout 0): not "
+	     "there yet, and the "
+	     "call goes on.\nOther errors as of Caller.call(), which end it.");
+static PyObject *finish_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"finish", {"timeout", "stream", NULL}, 0, 1, {NULL}};
+	PyObject *given[2];
+	struct wait w;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[0]))
+		return NULL;
+	return finish((struct pending *)o, &w, given[1]);
+}
+
+static PyObject *cancel(PyObject *o, PyObject *ignored)
+{
+	struct pending *self = (struct pending *)o;
+
+	(void)ignored;
+	self->canceled = true;
+	if (self->users == 0)
+		cancel_now(self);
+	else if (self->of->handle.waits)
+		share_wake_early(self->of->handle.waits);
+	Py_RETURN_NONE;
+}
+
+static PyObject *get_done(PyObject *o, void *ignored)
+{
+	struct pending *self = (struct pending *)o;
+
+	(void)ignored;
+	return PyBool_FromLong(!self->p || self->canceled);
+}
+
+static PyObject *get_caller(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return Py_NewRef((PyObject *)((struct pending *)o)->of);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Workers                                                                                     */
+
+PyDoc_STRVAR(
+    recv_doc,
+    "recv(timeout=None, *, stream=...)\n--\n\n"
+    "The next request, a Message to be answered by reply(). As Consumer.recv(); PeerGoneError: all "
+    "callers have\nleft or died.");
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool service_ready(PyObject *module)
+{
+	static const char close_doc[] =
+	    "close()\n--\n\nLeave the service, once calls are over and requests answered. May be "
+	    "called "
+	    "again.";
+	static PyMethodDef caller_methods[] = {
+	    {"close", object_close, METH_NOARGS, close_doc},
+	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"call", METHOD(call), METH_FASTCALL | METH_KEYWORDS, call_doc},
+	    {"start", METHOD(start_), METH_FASTCALL | METH_KEYWORDS, start_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMethodDef worker_methods[] = {
+	    {"close", object_close, METH_NOARGS, close_doc},
+	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"recv", METHOD(member_recv), METH_FASTCALL | METH_KEYWORDS, recv_doc},
+	    {"messages", METHOD(member_messages), METH_FASTCALL | METH_KEYWORDS,
+	     member_messages_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMethodDef pending_methods[] = {
+	    {"finish", METHOD(finish_), METH_FASTCALL | METH_KEYWORDS, finish_doc},
+	    {"cancel", cancel, METH_NOARGS,
+	     "cancel()\n--\n\nGive the call up; the destructor does the same."},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMemberDef pending_members[] = {
+	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct pending, weak), READONLY, NULL},
+	    {NULL, 0, 0, 0, NULL},
+	};
+	static PyGetSetDef pending_getters[] = {
+	    {"done", get_done, NULL, "Whether it is over, or was given up.", NULL},
+	    {"caller", get_caller, NULL, "The Caller that asked.", NULL},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+
+	core.caller = TYPE(module, core.object, "Caller", struct member, 0,
+			   DOC("Asks a service: see Client.service()."),
+			   SLOT(Py_tp_new, open_caller), SLOT(Py_tp_dealloc, object_dealloc),
+			   {Py_tp_methods, caller_methods}, {Py_tp_getset, member_getters});
+	core.worker =
+	    TYPE(module, core.object, "Worker", struct member, 0,
+		 DOC("Answers for a service: see Client.worker()."), SLOT(Py_tp_new, open_worker),
+		 SLOT(Py_tp_dealloc, object_dealloc), SLOT(Py_tp_iter, member_iterate),
+		 {Py_tp_methods, worker_methods}, {Py_tp_getset, member_getters});
+	core.pending = TYPE(module, NULL, "Pending", struct pending,
+			    Py_TPFLAGS_DISALLOW_INSTANTIATION, DOC("A call under way."),
+			    SLOT(Py_tp_dealloc, pending_dealloc), {Py_tp_methods, pending_methods},
+			    {Py_tp_members, pending_members}, {Py_tp_getset, pending_getters});
+	return core.caller && core.worker && core.pending;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef PYTHON_CLIENT_INSIDE_H
+#define PYTHON_CLIENT_INSIDE_H
+
+#include "python/src/array/array.h"
+#include "python/src/base/args.h"
+#include "python/src/client/client.h"
+
+/* What the files of this room know of each other. */
+
+/* Returns a new reference to the open client with that handle, or NULL without an exception. */
+struct client *client_with(share_client *p);
+
+/* Calls share_dispatch(); only one thread at a time does. */
+int dispatch_in_order(share_client *c);
+
+#endif

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Pools, and allocating Arrays from them. */
+
+#include <string.h>
+
+#include <share/private/core.h>
+
+#include "python/src/array/dtype.h"
+#include "python/src/client/inside.h"
+
+static void give_up(void *p)
+{
+	share_pool_close(p);
+}
+
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	unsigned long long limit, segment_size, alignment, prefault;
+	PyObject *threshold;
+	struct client *client;
+	struct pool *self;
+	const char *name;
+	share_client *c;
+	share_pool *p;
+	int only_open, r;
+
+	if (!PyArg_ParseTuple(args, "O!spzzKKKOzIIKII:Pool", core.client, &client, &name,
+			      &only_open, &options.kind, &options.device, &limit, &segment_size,
+			      &alignment, &threshold, &options.access, &options.flags,
+			      &options.reuse, &prefault, &options.huge_pages, &options.numa))
+		return NULL;
+	(void)kwargs;
+	options.limit = limit;
+	options.segment_size = segment_size;
+	options.alignment = alignment;
+	options.prefault = prefault;
+	if (threshold != Py_None) {
+		if (!arg_uint64(threshold, &options.release_threshold))
+			return NULL;
+		if (options.release_threshold == 0)
+			options.release_threshold = SHARE_KEEP_NONE;
+	}
+	CALL(&client->handle, c, r,
+	     only_open ? share_pool_open(c, name, &p) : share_pool_create(c, name, &options, &p));
+	if (r < 0)
+		return NULL;
+	self = (struct pool *)object_new(type, client, "pool", p, give_up);
+	if (!self)
+		return NULL;
+	if (share_pool_get_info(p, &info) == 0) {
+		self->on_gpu = info.device;
+		self->adopts = strcmp(info.kind, "adopted") == 0;
+	}
+	return (PyObject *)self;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Arrays                                                                                      */
+
+static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t size,
+			  PyObject *alignment, PyObject *given, PyObject *timeout)
+{
+	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
+	struct stream stream;
+	share_buffer *b;
+	share_pool *p;
+	struct wait w;
+	int r, again = 0;
+
+	if (!arg_uint64(alignment, &options.alignment) || !wait_begin(&w, timeout) ||
+	    !stream_from(given, self->on_gpu, -1, (struct stream){NULL, NULL}, &stream))
+		return NULL;
+	p = handle_enter(&self->handle);
+	if (!p)
+		return NULL;
+	if (size == 0) /* an array without elements needs an address too */
+		size = 1;
+	/* This takes no time, so releasing the GIL for it would cost more than it gains. */
+	r = options.alignment || stream.p ? SHARE_EAGAIN : share_try_alloc(p, size, &b);
+	if (r == SHARE_EAGAIN)
+		WAITING(&w, &self->handle, again, r,
+			(options.timeout_ms = wait_ms(&w),
+			 share_alloc_with(p, size, &options, stream.p, &b)));
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	return (PyObject *)array_make(self->client, b, t, stream, self->on_gpu);
+}
+
+PyDoc_STRVAR(
+    alloc_doc,
+    "alloc(nbytes, *, alignment=0, stream=..., timeout=None)\n--\n\n"
+    "An Array of nbytes bytes, for reading and writing; its content is undefined. "
+    "Work enqueued on\nthe stream afterwards may use it. alignment: a power of two, in bytes; "
+    "0: the pool's. timeout: how\nlong to wait for the work of others on memory that they have "
+    "given back; None: as long as they do that.\nMemory that others hold is not waited for.\n\n"
+    "OutOfMemoryError (a MemoryError), NotReadyError, PermissionError, QuotaExceededError, "
+    "ValueError.");
+static PyObject *alloc(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "alloc", {"nbytes", "alignment", "stream", "timeout", NULL}, 1, 1, {NULL}};
+	PyObject *given[4];
+	share_tensor t; /* only the used members are set, as this is called often */
+	uint64_t size;
+
+	if (!args_spread(&s, args, n, names, given) || !arg_uint64(given[0], &size))
+		return NULL;
+	if (size > INT64_MAX) {
+		PyErr_SetString(PyExc_ValueError, "so many bytes are no size");
+		return NULL;
+	}
+	t.size = sizeof(t);
+	t.dtype = SHARE_UINT8;
+	t.ndim = 1;
+	t.offset = 0;
+	t.shape[0] = (int64_t)size;
+	t.strides[0] = 1;
+	return allocate((struct pool *)o, &t, size, given[1], given[2], given[3]);
+}
+
+PyDoc_STRVAR(
+    empty_doc,
+    "empty(shape, dtype='float64', *, alignment=0, stream=..., timeout=None)\n--\n\n"
+    "An Array of that shape (a number or a tuple) and dtype (of any framework, or its name), "
+    "in C order;\nits content is undefined. Otherwise as alloc().");
+static PyObject *empty(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "empty", {"shape", "dtype", "alignment", "stream", "timeout", NULL}, 1, 2, {NULL}};
+	PyObject *given[5];
+	share_tensor t; /* only the used members are set, as this is called often */
+	uint64_t size;
+	int64_t count = 1;
+	int ndim;
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	t.size = sizeof(t);
+	t.dtype = SHARE_FLOAT64;
+	t.offset = 0;
+	if (given[1] && !dtype_from(given[1], &t.dtype))
+		return NULL;
+	ndim = shape_from(given[0], t.shape);
+	if (ndim < 0)
+		return NULL;
+	t.ndim = (uint32_t)ndim;
+	for (int i = ndim; i-- > 0;) {
+		if (t.shape[i] < 0) {
+			PyErr_SetString(PyExc_ValueError, "a dimension is negative");
+			return NULL;
+		}
+		t.strides[i] = count;
+		if (__builtin_mul_overflow(count, t.shape[i] ? t.shape[i] : 1, &count)) {
+			PyErr_SetString(PyExc_ValueError, "the array is too large");
+			return NULL;
+		}
+	}
+	for (int i = 0; i < ndim; i++)
+		if (t.shape[i] == 0)
+			count = 0;
+	if (__builtin_mul_overflow((uint64_t)count, (uint64_t)dtype_size(t.dtype), &size) ||
+	    size > INT64_MAX) {
+		PyErr_SetString(PyExc_ValueError, "the array is too large");
+		return NULL;
+	}
+	return allocate((struct pool *)o, &t, size, given[2], given[3], given[4]);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(cache_doc,
+	     "set_cache(nbytes)\n--\n\n"
+	     "How much of what it released this process keeps for allocations to come; "
+	     "0: nothing.");
+static PyObject *set_cache(PyObject *o, PyObject *nbytes)
+{
+	struct pool *self = (struct pool *)o;
+	uint64_t size;
+	share_pool *p;
+	int r;
+
+	if (!arg_uint64(nbytes, &size))
+		return NULL;
+	CALL(&self->handle, p, r, share_pool_set_cache(p, size));
+	return none_unless(r);
+}
+
+PyDoc_STRVAR(info_doc,
+	     "info()\n--\n\n"
+	     "What was true when it was opened, as a dictionary: name, kind, device (UUID, "
+	     "or None for host\nmemory), limit, segment_size, alignment (bytes), readonly, "
+	     "manage, persistent, same_address,\nreuse ('gate', 'clean' or 'scrub'), reason "
+	     "(why it is of this kind). A forked child can read it.");
+static PyObject *get_info(PyObject *o, PyObject *ignored)
+{
+	static const char *const reuses[] = {"gate", "clean", "scrub"};
+	struct pool *self = (struct pool *)o;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	PyObject *result = NULL;
+	int r;
+
+	(void)ignored;
+	if (!handle_is_open(&self->handle))
+		return handle_refuse(&self->handle);
+	/* The GIL is held for all of this, so nobody gives the handle up meanwhile. */
+	r = share_pool_get_info(self->handle.p, &info);
+	if (r == 0)
+		result = Py_BuildValue(
+		    "{szszszsKsKsKsOsOsOsOszsz}", "name", info.name, "kind", info.kind, "device",
+		    info.device, "limit", (unsigned long long)info.limit, "segment_size",
+		    (unsigned long long)info.segment_size, "alignment",
+		    (unsigned long long)info.alignment, "readonly",
+		    info.mode == SHARE_RDWR ? Py_False : Py_True, "manage",
+		    info.manage ? Py_True : Py_False, "persistent",
+		    info.flags & SHARE_POOL_PERSISTENT ? Py_True : Py_False, "same_address",
+		    info.flags & SHARE_POOL_SAME_ADDRESS ? Py_True : Py_False, "reuse",
+		    info.reuse < 3 ? reuses[info.reuse] : NULL, "reason", info.reason);
+	else
+		raise_error(r);
+	return result;
+}
+
+PyDoc_STRVAR(stats_doc,
+	     "stats()\n--\n\n"
+	     "What this process has of the pool, in bytes that it takes there: used, by Arrays, "
+	     "messages that are\nnot acknowledged and work; kept, which nothing uses, for "
+	     "allocations to come; cache, what kept may be at\nmost (set_cache()); and how many "
+	     "blocks these are, used_buffers and kept_buffers. To others, and in\n"
+	     "sharectl pools, all of it is used. Memory that another process has allocated is "
+	     "that process's.");
+static PyObject *stats(PyObject *o, PyObject *ignored)
+{
+	struct pool *self = (struct pool *)o;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	int r;
+
+	(void)ignored;
+	if (!handle_is_open(&self->handle))
+		return handle_refuse(&self->handle);
+	r = share_pool_get_info(self->handle.p, &info);
+	if (r != 0)
+		return raise_error(r);
+	return Py_BuildValue("{sKsKsKsIsI}", "used", (unsigned long long)info.used, "kept",
+			     (unsigned long long)info.kept, "cache", (unsigned long long)info.cache,
+			     "used_buffers", info.used_buffers, "kept_buffers", info.kept_buffers);
+}
+
+static PyObject *get_on_gpu(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return PyBool_FromLong(((struct pool *)o)->on_gpu);
+}
+
+bool pool_ready(PyObject *module)
+{
+	static PyMethodDef methods[] = {
+	    {"close", object_close, METH_NOARGS,
+	     "close()\n--\n\nGive the handle up; what was made in the pool stays. May be called "
+	     "again."},
+	    {"alloc", METHOD(alloc), METH_FASTCALL | METH_KEYWORDS, alloc_doc},
+	    {"empty", METHOD(empty), METH_FASTCALL | METH_KEYWORDS, empty_doc},
+	    {"_adopt", pool_adopt, METH_VARARGS, NULL},
+	    {"set_cache", set_cache, METH_O, cache_doc},
+	    {"info", get_info, METH_NOARGS, info_doc},
+	    {"stats", stats, METH_NOARGS, stats_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyGetSetDef getters[] = {
+	    {"on_gpu", get_on_gpu, NULL, "Whether its memory is a GPU's.", NULL},
+	    {"client", object_get_client, NULL, "The client that it was opened with.", NULL},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+
+	core.pool = TYPE(module, core.object, "Pool", struct pool, 0,
+			 DOC("A pool of memory: see Client.pool()."), SLOT(Py_tp_new, create),
+			 SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, methods},
+			 {Py_tp_getset, getters});
+	return core.pool != NULL;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Fences. A fence is two numbers, so the object is a value that a program can send by any means. In
+ * the process that has recorded it, it knows the connection as well, by which it waits.
+ */
+
+#include <limits.h>
+
+#include "python/src/base/args.h"
+#include "python/src/order/order.h"
+
+struct fence {
+	PyObject_HEAD share_fence fence;
+	struct client *client; /* NULL: it came from elsewhere */
+};
+
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {(char *)(uintptr_t) "timeline", (char *)(uintptr_t) "value", NULL};
+	unsigned long long timeline = 0, value = 0;
+	struct fence *self;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|KK:Fence", names, &timeline, &value))
+		return NULL;
+	self = (struct fence *)PyType_GenericAlloc(type, 0);
+	if (self)
+		self->fence = (share_fence){timeline, value};
+	return (PyObject *)self;
+}
+
+static void dealloc(PyObject *o)
+{
+	PyTypeObject *type = Py_TYPE(o);
+
+	Py_XDECREF((PyObject *)((struct fence *)o)->client);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+static PyObject *get_client(PyObject *o, void *ignored)
+{
+	struct client *client = ((struct fence *)o)->client;
+
+	(void)ignored;
+	return Py_NewRef(client ? (PyObject *)client : Py_None);
+}
+
+static PyObject *get_number(PyObject *o, void *which)
+{
+	const share_fence *f = &((struct fence *)o)->fence;
+
+	return PyLong_FromUnsignedLongLong(which ? f->value : f->timeline);
+}
+
+static PyObject *reduce(PyObject *o, PyObject *ignored)
+{
+	const share_fence *f = &((struct fence *)o)->fence;
+
+	(void)ignored;
+	return Py_BuildValue("O(KK)", core.fence, (unsigned long long)f->timeline,
+			     (unsigned long long)f->value);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Functions of the module, which are methods of Client in Python                              */
+
+static int number_of(PyObject *o, const char *name)
+{
+	PyObject *found = o ? PyObject_GetAttrString(o, name) : NULL;
+	long n = found && PyLong_Check(found) ? PyLong_AsLong(found) : -1;
+
+	Py_XDECREF(found);
+	PyErr_Clear();
+	return n >= 0 && n < INT_MAX ? (int)n : -1;
+}
+
+/* As PyTorch, cuda.core and CuPy say it of their streams; -1: it does not say. */
+static int device_of(PyObject *given)
+{
+	PyObject *device = PyObject_GetAttrString(given, "device");
+	int n = number_of(device, "index");
+
+	PyErr_Clear();
+	if (n < 0)
+		n = number_of(device, "device_id");
+	Py_XDECREF(device);
+	return n < 0 ? number_of(given, "device_id") : n;
+}
+
+/* Which device the stream is of: -1, it is a HostStream, or there is none. A stream that was made
+ * is in a context, which says it itself; a default stream is one of each device. */
+static int ordinal_of(PyObject *given, const struct stream *stream)
+{
+	int n;
+
+	if (stream->owner && PyObject_TypeCheck(stream->owner, core.host_stream))
+		return -1;
+	if (!stream->p && !stream->owner && !(given && PyLong_Check(given)))
+		return -1;
+	n = given ? device_of(given) : -1;
+	return n < 0 ? 0 : n;
+}
+
+static bool parts(PyObject *args, struct client **client, struct fence **fence, PyObject **last)
+{
+	*last = NULL;
+	return PyArg_ParseTuple(args, "O!O!|O", core.client, client, core.fence, fence, last);
+}
+
+PyObject *fence_record(PyObject *module, PyObject *args)
+{
+	struct client *client;
+	PyObject *given = NULL;
+	struct stream stream;
+	struct fence *self;
+	share_client *c;
+	int r, ordinal;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "O!|O", core.client, &client, &given) ||
+	    !stream_from(given, true, -1, (struct stream){NULL, NULL}, &stream))
+		return NULL;
+	self = (struct fence *)PyType_GenericAlloc(core.fence, 0);
+	if (!self)
+		return NULL;
+	c = handle_enter(&client->handle);
+	if (!c) {
+		Py_DECREF((PyObject *)self);
+		return NULL;
+	}
+	ordinal = ordinal_of(given, &stream);
+	UNLOCKED(r = share_fence_record(c, ordinal, stream.p, &self->fence));
+	if (!handle_leave(&client->handle, r))
+		Py_CLEAR(self);
+	else
+		self->client = (struct client *)Py_NewRef((PyObject *)client);
+	return (PyObject *)self;
+}
+
+/* Waits for the fence. If there is no stream, the calling thread waits; a stream is only given the
+ * wait, which takes no time. */
+static int wait_on(struct client *client, const share_fence *fence, int ordinal, void *stream,
+		   struct wait *w)
+{
+	share_client *c = client->handle.p;
+	int r, again;
+
+	if (stream || ordinal >= 0) {
+		UNLOCKED(r = share_fence_wait(c, fence, ordinal, stream));
+		return r;
+	}
+	WAITING(w, &client->handle, again, r, share_fence_synchronize(c, fence, wait_ms(w)));
+	return r;
+}
+
+static PyObject *wait_for_fence(PyObject *args, bool on_stream)
+{
+	struct client *client;
+	struct fence *fence;
+	struct stream stream = {NULL, NULL};
+	PyObject *last;
+	struct wait w;
+	int r;
+
+	if (!parts(args, &client, &fence, &last) || !wait_begin(&w, on_stream ? NULL : last) ||
+	    (on_stream && !stream_from(last, true, -1, stream, &stream)) ||
+	    !handle_enter(&client->handle))
+		return NULL;
+	r = wait_on(client, &fence->fence, on_stream ? ordinal_of(last, &stream) : -1, stream.p,
+		    &w);
+	if (!handle_leave(&client->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyObject *fence_wait(PyObject *module, PyObject *args)
+{
+	(void)module;
+	return wait_for_fence(args, true);
+}
+
+PyObject *fence_synchronize(PyObject *module, PyObject *args)
+{
+	(void)module;
+	return wait_for_fence(args, false);
+}
+
+PyObject *fence_query(PyObject *module, PyObject *args)
+{
+	struct client *client;
+	struct fence *fence;
+	PyObject *last;
+	share_client *c;
+	int r;
+
+	(void)module;
+	if (!parts(args, &client, &fence, &last))
+		return NULL;
+	c = handle_enter(&client->handle);
+	if (!c)
+		return NULL;
+	UNLOCKED(r = share_fence_query(c, &fence->fence));
+	if (!handle_leave(&client->handle, r == SHARE_EAGAIN ? 0 : r))
+		return NULL;
+	return PyBool_FromLong(r == 0);
+}
+
+bool fence_ready(PyObject *module)
+{
+	static PyMethodDef methods[] = {
+	    {"__reduce__", reduce, METH_NOARGS, NULL},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyGetSetDef getters[] = {
+	    {"timeline", get_number, NULL, "Which timeline; 0: the fence is reached already.",
+	     NULL},
+	    {"client", get_client, NULL,
+	     "The Client that has recorded it; None: it came from elsewhere.", NULL},
+	    {"value", get_number, NULL, "What that has to get to.", (void *)(intptr_t)1},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+
+	core.fence = TYPE(
+	    module, NULL, "Fence", struct fence, 0,
+	    DOC("Fence(timeline=0, value=0)\n--\n\n"
+		"A point on a timeline: what was enqueued on a stream before it was recorded. Two "
+		"numbers,\nwhich may be sent to other processes by any means. Made by "
+		"Client.record()."),
+	    SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods},
+	    {Py_tp_getset, getters});
+	return core.fence != NULL;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Host streams: a thread of the library calls Python functions, one after the other.
+ *
+ * Ending a stream waits for everything that was enqueued on it. If a function on the stream drops
+ * the last reference to the stream, its thread cannot wait for itself, and another thread ends the
+ * stream.
+ */
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "python/src/base/args.h"
+#include "python/src/order/order.h"
+
+struct held {
+	share_host_stream *stream;
+	struct client *client; /* a reference to it, and a user of its handle */
+};
+
+/* Under the handle of a HostStream. */
+
+static __thread share_host_stream *runs_on;
+
+static void *end(void *argument)
+{
+	struct held *held = argument;
+	PyGILState_STATE state;
+
+	share_host_stream_destroy(held->stream);
+	state = PyGILState_Ensure();
+	handle_leave(&held->client->handle, 0);
+	Py_DECREF(held->client);
+	PyGILState_Release(state);
+	free(held);
+	return NULL;
+}
+
+static void give_up(void *p)
+{
+	struct held *held = p;
+	pthread_t thread;
+
+	if (runs_on != held->stream)
+		end(held);
+	else if (pthread_create(&thread, NULL, end, held) == 0)
+		pthread_detach(thread);
+}
+
+void *host_stream_of(PyObject *o)
+{
+	struct object *self = (struct object *)o;
+
+	if (!handle_is_usable(&self->handle))
+		return handle_refuse(&self->handle);
+	return ((struct held *)self->handle.p)->stream;
+}
+
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {(char *)(uintptr_t) "client", NULL};
+	struct object *self;
+	struct client *client;
+	struct held *held;
+	share_client *c;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!:HostStream", names, core.client,
+					 &client))
+		return NULL;
+	c = handle_enter(&client->handle);
+	if (!c)
+		return NULL;
+	held = malloc(sizeof(*held));
+	if (!held) {
+		handle_leave(&client->handle, 0);
+		return PyErr_NoMemory();
+	}
+	UNLOCKED(r = share_host_stream_create(c, &held->stream));
+	if (r != 0) {
+		handle_leave(&client->handle, r);
+		free(held);
+		return NULL;
+	}
+	held->client = (struct client *)Py_NewRef((PyObject *)client);
+	self = object_new(type, NULL, "host stream", held, give_up);
+	if (self)
+		self->handle.waits = client->handle.waits;
+	return (PyObject *)self;
+}
+
+struct job {
+	PyObject *function;
+	share_host_stream *stream;
+};
+
+/* Runs in the stream's thread. */
+static void run(void *data)
+{
+	struct job *job = data;
+	PyGILState_STATE state = PyGILState_Ensure();
+	PyObject *result;
+
+	runs_on = job->stream;
+	result = PyObject_CallNoArgs(job->function);
+	if (!result)
+		PyErr_WriteUnraisable(job->function);
+	Py_XDECREF(result);
+	Py_DECREF(job->function);
+	runs_on = NULL;
+	PyGILState_Release(state);
+	free(job);
+}
+
+PyDoc_STRVAR(launch_doc,
+	     "launch(function, /)\n--\n\n"
+	     "Have function() called by the stream's thread, after all that was enqueued "
+	     "before. Returns at\nonce. An exception goes to sys.unraisablehook.");
+static PyObject *launch(PyObject *o, PyObject *function)
+{
+	struct object *self = (struct object *)o;
+	struct held *held;
+	struct job *job;
+	int r;
+
+	if (!PyCallable_Check(function)) {
+		PyErr_SetString(PyExc_TypeError, "launch() takes a function");
+		return NULL;
+	}
+	job = malloc(sizeof(*job));
+	if (!job)
+		return PyErr_NoMemory();
+	held = handle_enter(&self->handle);
+	if (!held) {
+		free(job);
+		return NULL;
+	}
+	*job = (struct job){Py_NewRef(function), held->stream};
+	UNLOCKED(r = share_host_stream_launch(held->stream, run, job));
+	if (handle_leave(&self->handle, r))
+		Py_RETURN_NONE;
+	Py_DECREF(function);
+	free(job);
+	return NULL;
+}
+
+PyDoc_STRVAR(synchronize_doc,
+	     "synchronize(timeout=None)\n--\n\n"
+	     "Wait until all is done that was enqueued before, for at most timeout "
+	     "seconds. Not from a\nfunction on the stream.");
+static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {(char *)(uintptr_t) "timeout", NULL};
+	struct object *self = (struct object *)o;
+	PyObject *timeout = Py_None;
+	share_fence fence;
+	struct held *held;
+	share_client *c;
+	struct wait w;
+	int r, again = 0;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:synchronize", names, &timeout) ||
+	    !wait_begin(&w, timeout))
+		return NULL;
+	held = handle_enter(&self->handle);
+	if (!held)
+		return NULL;
+	c = held->client->handle.p; /* the stream is a user of this handle */
+	UNLOCKED(r = share_fence_record(c, -1, held->stream, &fence));
+	if (r == 0)
+		WAITING(&w, &self->handle, again, r,
+			share_fence_synchronize(c, &fence, wait_ms(&w)));
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(close_doc,
+	     "close()\n--\n\n"
+	     "Wait for what is enqueued, and end the thread. May be called again.");
+
+bool host_stream_ready(PyObject *module)
+{
+	static PyMethodDef methods[] = {
+	    {"launch", launch, METH_O, launch_doc},
+	    {"synchronize", METHOD(synchronize), METH_VARARGS | METH_KEYWORDS, synchronize_doc},
+	    {"close", object_close, METH_NOARGS, close_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+
+	core.host_stream = TYPE(
+	    module, core.object, "HostStream", struct object, 0,
+	    DOC("HostStream(client)\n--\n\n"
+		"A FIFO of functions that a thread of the library's runs. To host memory it is "
+		"what a CUDA\nstream is to memory of a GPU."),
+	    SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, methods});
+	return core.host_stream != NULL;
+}
