@@ -628,7 +628,9 @@ static void put_several(uint32_t first, uint32_t of_each)
 {
 	uint64_t in = raw_pool(&raw, "default");
 	struct channel_further *f =
-	    of_each > 1 ? (void *)channel_far_at(producer.page, &producer.shape, first) : NULL;
+	    of_each > 1
+		? (void *)channel_far_at(producer.page, &producer.shape, CHANNEL_WITH_COPIES, first)
+		: NULL;
 
 	for (uint32_t i = 1; i < of_each; i++) {
 		uint64_t buffer = raw_alloc(&raw, in, 512);
