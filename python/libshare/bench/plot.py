@@ -19,7 +19,7 @@ def _bars(figures: list[Figure]) -> list[tuple[str, float, bool]]:
         group, _, name = f["name"].partition(".")
         if group == "arrays" and "value" in f:
             bars.append((f"1 MiB array, {f['what'].partition(';')[0]}", f["value"], name == "libshare"))
-        if group == "torch-cuda" and "value" in f and name.startswith("1MiB"):
+        if group == "torch-cuda" and "value" in f and name in ("1MiB", "1MiB.spin"):
             how = ", looking" if name.endswith(".spin") else ""
             bars.append((f"1 MiB tensor, libshare{how}", f["value"], True))
             if not how:
