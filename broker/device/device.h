@@ -59,8 +59,8 @@ int devices_init(struct broker *b); /* 0 or -ENOMEM */
 /* Of a broker that comes after another one: as that one knew them, with their agents. 0 or negative
  * errno. */
 int devices_restore(struct broker *b);
-/* The agents are told which events there are: see agent_tell_known(). 0 or -ENOMEM. */
-int events_tell_known(struct broker *b);
+/* The device's agent is told which events there are: see agent_tell_known(). 0 or -ENOMEM. */
+int events_tell_known(struct device *d);
 /* Ends all agents, while all that waits for them is still there; and then the rest. */
 void devices_stop(struct broker *b);
 void devices_free(struct broker *b);

@@ -178,8 +178,7 @@ int events_restore(struct broker *b)
 	return r;
 }
 
-/* 0 or -ENOMEM */
-static int tell_known(struct device *d)
+int events_tell_known(struct device *d)
 {
 	const struct ipc_event *e;
 	uint64_t *handles;
@@ -197,15 +196,5 @@ static int tell_known(struct device *d)
 			handles[n++] = e->handle;
 	r = agent_tell_known(d->agent, WIRE_KNOWN_EVENTS, handles, n);
 	free(handles);
-	return r;
-}
-
-int events_tell_known(struct broker *b)
-{
-	struct device *d;
-	int r = 0;
-
-	LIST_FOREACH (d, &b->devices->list, link)
-		r = r == 0 ? tell_known(d) : r;
 	return r;
 }

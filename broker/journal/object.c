@@ -40,20 +40,68 @@ void object_put(struct journal *j, const struct object_kind *kind, void *object)
 
 /* ------------------------------------------------------------------------------------------- */
 
-struct read_object {
-	uint64_t order;
-	uint32_t record;
-	void *object;
-};
+int restored_add(struct restored *all, uint64_t number, void *object)
+{
+	size_t room = all->room ? all->room * 2 : 64;
+	struct numbered *grown;
+
+	if (all->n == all->room) {
+		grown = reallocarray(all->all, room, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		all->all = grown;
+		all->room = room;
+	}
+	all->all[all->n++] = (struct numbered){number, object};
+	return 0;
+}
+
+static int compare_numbers(const void *left, const void *right)
+{
+	const struct numbered *a = left, *b = right;
+
+	return (a->number > b->number) - (a->number < b->number);
+}
+
+static void sort(struct restored *all)
+{
+	if (all->n > 0)
+		qsort(all->all, all->n, sizeof(*all->all), compare_numbers);
+}
+
+int restored_ready(struct restored *all)
+{
+	sort(all);
+	for (size_t i = 1; i < all->n; i++)
+		if (all->all[i].number == all->all[i - 1].number)
+			return -EBADMSG;
+	return 0;
+}
+
+void *restored_find(const struct restored *all, uint64_t number)
+{
+	const struct numbered wanted = {number, NULL}, *found = NULL;
+
+	if (all->n > 0)
+		found = bsearch(&wanted, all->all, all->n, sizeof(*all->all), compare_numbers);
+	return found ? found->object : NULL;
+}
+
+void restored_done(struct restored *all)
+{
+	free(all->all);
+	*all = (struct restored){0};
+}
+
+/* ------------------------------------------------------------------------------------------- */
 
 struct restoring {
 	struct journal *journal;
 	const struct object_kind *kind;
 	struct broker *broker;
-	size_t fixed;  /* bytes of the members, in records of the journal's layout */
-	bool is_older; /* and that are not all that there are today */
-	struct read_object *all;
-	size_t n, room;
+	size_t fixed;            /* bytes of the members, in records of the journal's layout */
+	bool is_older;           /* and that are not all that there are today */
+	struct restored objects; /* by their order */
 	void *scratch;
 	size_t scratch_size;
 };
@@ -71,30 +119,13 @@ static size_t measure(const struct object_kind *kind, uint32_t layout)
 	return size;
 }
 
-static int attach(const struct restoring *all, uint32_t record, void *object)
+static int attach(const struct restoring *all, void *object)
 {
 	const struct object_kind *kind = all->kind;
 
-	memcpy((char *)object + kind->record, &record, sizeof(record));
 	if (all->is_older)
 		object_put(all->journal, kind, object);
 	return kind->attach(all->broker, object);
-}
-
-static int add(struct restoring *all, uint32_t record, void *object)
-{
-	size_t room = all->room ? all->room * 2 : 64;
-	struct read_object *grown = all->all;
-
-	if (all->n == all->room) {
-		grown = reallocarray(all->all, room, sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		all->all = grown;
-		all->room = room;
-	}
-	all->all[all->n++] = (struct read_object){all->kind->order(object), record, object};
-	return 0;
 }
 
 /* An object is read here, and copied when it is known how large it is: what was cut off of each
@@ -136,14 +167,9 @@ static int read_object(void *data, uint32_t record, const void *bytes, size_t si
 	if (!object)
 		return -ENOMEM;
 	memcpy(object, all->scratch, size);
-	return all->kind->order ? add(all, record, object) : attach(all, record, object);
-}
-
-static int compare(const void *left, const void *right)
-{
-	const struct read_object *a = left, *b = right;
-
-	return (a->order > b->order) - (a->order < b->order);
+	memcpy((char *)object + all->kind->record, &record, sizeof(record));
+	return all->kind->order ? restored_add(&all->objects, all->kind->order(object), object)
+				: attach(all, object);
 }
 
 int objects_restore(struct journal *j, const struct object_kind *kind, struct broker *b)
@@ -155,66 +181,15 @@ int objects_restore(struct journal *j, const struct object_kind *kind, struct br
 	all.is_older = today > all.fixed;
 	if (r == 0)
 		r = journal_read(j, kind->type, all.fixed, read_object, &all);
-	if (all.n > 0)
-		qsort(all.all, all.n, sizeof(*all.all), compare);
-	for (size_t i = 0; r == 0 && i < all.n; i++) {
+	sort(&all.objects);
+	for (size_t i = 0; r == 0 && i < all.objects.n; i++) {
 		beat();
-		r = attach(&all, all.all[i].record, all.all[i].object);
+		r = attach(&all, all.objects.all[i].object);
 	}
-	free(all.all);
+	restored_done(&all.objects);
 	free(all.scratch);
 	if (r < 0)
 		log_error("the journal's record of a %s cannot be taken over: %s", kind->name,
 			  strerror(-r));
 	return r;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-
-int restored_add(struct restored *all, uint64_t number, void *object)
-{
-	size_t room = all->room ? all->room * 2 : 64;
-	struct numbered *grown;
-
-	if (all->n == all->room) {
-		grown = reallocarray(all->all, room, sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		all->all = grown;
-		all->room = room;
-	}
-	all->all[all->n++] = (struct numbered){number, object};
-	return 0;
-}
-
-static int compare_numbers(const void *left, const void *right)
-{
-	const struct numbered *a = left, *b = right;
-
-	return (a->number > b->number) - (a->number < b->number);
-}
-
-int restored_ready(struct restored *all)
-{
-	if (all->n > 0)
-		qsort(all->all, all->n, sizeof(*all->all), compare_numbers);
-	for (size_t i = 1; i < all->n; i++)
-		if (all->all[i].number == all->all[i - 1].number)
-			return -EBADMSG;
-	return 0;
-}
-
-void *restored_find(const struct restored *all, uint64_t number)
-{
-	const struct numbered wanted = {number, NULL}, *found = NULL;
-
-	if (all->n > 0)
-		found = bsearch(&wanted, all->all, all->n, sizeof(*all->all), compare_numbers);
-	return found ? found->object : NULL;
-}
-
-void restored_done(struct restored *all)
-{
-	free(all->all);
-	*all = (struct restored){0};
 }

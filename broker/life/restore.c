@@ -110,9 +110,16 @@ static int restore_ids(struct broker *b)
 /* Before any of them is asked for anything. */
 static int agents_go_on(struct broker *b)
 {
-	int r = events_tell_known(b);
+	struct device *d;
+	int r = 0;
 
-	return r < 0 ? r : segments_tell_known(b);
+	LIST_FOREACH (d, &b->devices->list, link) {
+		if (r == 0)
+			r = events_tell_known(d);
+		if (r == 0)
+			r = segments_tell_known(b, d);
+	}
+	return r;
 }
 
 static const struct room {

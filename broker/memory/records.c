@@ -297,7 +297,7 @@ void segment_note(struct broker *b, struct segment *s)
 	object_put(b->journal, &segment_kind, s);
 }
 
-static int tell_known(struct broker *b, struct device *d)
+int segments_tell_known(struct broker *b, const struct device *d)
 {
 	uint32_t end = slab_end(&b->memory->segments), n = 0;
 	uint64_t *handles = malloc((end + 1) * sizeof(*handles));
@@ -314,16 +314,6 @@ static int tell_known(struct broker *b, struct device *d)
 	}
 	r = agent_tell_known(d->agent, WIRE_KNOWN_SEGMENTS, handles, n);
 	free(handles);
-	return r;
-}
-
-int segments_tell_known(struct broker *b)
-{
-	struct device *d;
-	int r = 0;
-
-	LIST_FOREACH (d, &b->devices->list, link)
-		r = r == 0 ? tell_known(b, d) : r;
 	return r;
 }
 

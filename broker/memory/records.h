@@ -11,6 +11,7 @@ struct account;
 struct block;
 struct broker;
 struct client;
+struct device;
 struct fence_set;
 struct open_pool;
 struct pool;
@@ -49,8 +50,8 @@ void block_forget(struct block *block);
 int pools_restore(struct broker *b);
 /* When all is there: what the dead broker had waited for is of no broker any more. */
 void pools_restored(struct broker *b);
-/* The agents are told which segments there are: see agent_tell_known(). 0 or -ENOMEM. */
-int segments_tell_known(struct broker *b);
+/* The device's agent is told which segments there are: see agent_tell_known(). 0 or -ENOMEM. */
+int segments_tell_known(struct broker *b, const struct device *d);
 /* A buffer that lies there, as its record says. 0 or negative errno. */
 typedef int restore_buffer(struct broker *b, struct block *block, const struct block_use *use,
 			   struct fence_set *pending, uint32_t payer);
