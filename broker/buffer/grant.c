@@ -36,7 +36,7 @@ struct message {
 	uint32_t page_slots[WIRE_PAGES_MAX];
 	int fds[WIRE_FDS_MAX]; /* borrowed */
 	size_t n_fences, n_pages, n_fds;
-	bool handed_over;
+	bool handed_over, brings_segment;
 };
 
 static bool has_page(const struct message *out, uint64_t page)
@@ -132,6 +132,55 @@ static int explain(int error, struct failure *failure)
 	return failure_no_memory(failure, "the broker");
 }
 
+/* What the first use has to come after. 0 or a SHARE_E... number. */
+static int add_fences(struct client *client, struct message *out, const struct grant *g,
+		      bool writable)
+{
+	struct buffer *buffer = g->buffer;
+	int r = g->hand_over ? add_hand_over(client, out, g->hand_over) : 0;
+
+	if (r == 0 && writable && (g->is_new || !MUTATION(writers_wait_for_the_giver_only))) {
+		buffer->block->gate = fence_set_prune(buffer->block->gate);
+		buffer->pending = fence_set_prune(buffer->pending);
+		r = add_gate(client, out, buffer->block->gate);
+		if (r == 0)
+			r = add_gate(client, out, buffer->pending);
+	}
+	if (r == 0 && writable && out->handed_over && !may_remember(buffer, g->hand_over))
+		r = SHARE_EAGAIN;
+	return r;
+}
+
+/* Of what was added to it. */
+static void put_together(struct client *client, struct message *out, const struct grant *g)
+{
+	const struct buffer *buffer = g->buffer;
+	const struct segment *s = buffer_segment(buffer);
+
+	out->m.type = WIRE_GRANT;
+	out->m.grant = (struct wire_grant){
+	    .buffer = buffer_id(buffer),
+	    .size = buffer->size,
+	    .segment = segment_id(s),
+	    .segment_size = s->memory.recipe.size,
+	    .offset = block_offset(buffer->block),
+	    .version = g->version,
+	    .pool = s->pool->id,
+	    .mode = g->mode,
+	    .kind = kind_of_segment(s)->id,
+	    .flags = (out->brings_segment ? WIRE_GRANT_SEGMENT : 0u) |
+		     (out->handed_over ? WIRE_GRANT_HAND_OVER : 0u),
+	    .fences = {out->fences, (uint32_t)(out->n_fences * sizeof(struct wire_fence))},
+	    .pages = {out->pages, (uint32_t)(out->n_pages * sizeof(uint64_t))},
+	    .more = {g->more, (uint32_t)(g->n_more * sizeof(struct wire_more))},
+	};
+	if (g->tensor)
+		out->m.grant.tensor = (struct wire_bytes){g->tensor->bytes, g->tensor->size};
+	if (out->brings_segment)
+		out->m.grant.recipe =
+		    (struct wire_bytes){segment_recipe(s, client), sizeof(struct memory_recipe)};
+}
+
 int grant_send(struct broker *b, struct client *client, uint32_t serial, const struct grant *g,
 	       struct failure *failure)
 {
@@ -152,19 +201,10 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 		return account_refuse(client->account, LIMIT_MEMORY, "", failure);
 	if (r < 0)
 		return explain(SHARE_ESYSTEM, failure);
+	out.brings_segment = fd >= 0;
 	if (fd >= 0)
 		out.fds[out.n_fds++] = fd;
-	if (g->hand_over)
-		r = add_hand_over(client, &out, g->hand_over);
-	if (r == 0 && writable && (g->is_new || !MUTATION(writers_wait_for_the_giver_only))) {
-		buffer->block->gate = fence_set_prune(buffer->block->gate);
-		buffer->pending = fence_set_prune(buffer->pending);
-		r = add_gate(client, &out, buffer->block->gate);
-		if (r == 0)
-			r = add_gate(client, &out, buffer->pending);
-	}
-	if (r == 0 && writable && out.handed_over && !may_remember(buffer, g->hand_over))
-		r = SHARE_EAGAIN;
+	r = add_fences(client, &out, g, writable);
 	if (r != 0)
 		return explain(r, failure);
 	r = lease_grant(b, client, buffer, g->mode, &lease, failure);
@@ -177,29 +217,8 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 		segment_sent(s, client, writable);
 	for (size_t i = 0; i < out.n_pages; i++)
 		client_set_page(client, out.page_slots[i]);
-	out.m.type = WIRE_GRANT;
+	put_together(client, &out, g);
 	out.m.serial = serial;
-	out.m.grant = (struct wire_grant){
-	    .buffer = buffer_id(buffer),
-	    .size = buffer->size,
-	    .segment = segment_id(s),
-	    .segment_size = s->memory.recipe.size,
-	    .offset = block_offset(buffer->block),
-	    .version = g->version,
-	    .pool = s->pool->id,
-	    .mode = g->mode,
-	    .kind = kind_of_segment(s)->id,
-	    .flags =
-		(fd >= 0 ? WIRE_GRANT_SEGMENT : 0u) | (out.handed_over ? WIRE_GRANT_HAND_OVER : 0u),
-	    .fences = {out.fences, (uint32_t)(out.n_fences * sizeof(struct wire_fence))},
-	    .pages = {out.pages, (uint32_t)(out.n_pages * sizeof(uint64_t))},
-	    .more = {g->more, (uint32_t)(g->n_more * sizeof(struct wire_more))},
-	};
-	if (g->tensor)
-		out.m.grant.tensor = (struct wire_bytes){g->tensor->bytes, g->tensor->size};
-	if (fd >= 0)
-		out.m.grant.recipe =
-		    (struct wire_bytes){segment_recipe(s, client), sizeof(struct memory_recipe)};
 	client_send(client, &out.m, out.fds, out.n_fds);
 	if (g->is_new && monitors_any(b))
 		buffer_tell(b, buffer, "alloc", client, g->n_more + 1);
