@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "broker/config/config.h"
 #include "broker/counters.h"
@@ -18,33 +17,25 @@ struct buffers;
 struct channels;
 struct clients;
 struct devices;
-struct ending;
 struct event;
 struct event_base;
 struct journal;
 struct keeper;
+struct life;
 struct listener;
 struct memory;
 struct monitors;
 struct names;
 struct order;
-struct reload;
-struct upgrade;
 
 struct broker {
 	struct event_base *base;
 	struct journal *journal;
 	const struct keeper *keeper; /* NULL: it has none */
-	bool asks_again;             /* what the broker before had not answered */
-	unsigned generation;    /* of brokers of this keeper: how many there were, with this one */
-	unsigned char ids[128]; /* numbers, as the journal has them: see restore.c */
-	uint32_t ids_record;
-	bool made_socket; /* that it listens on, and removes it */
-	bool
-	    socket_stays; /* it is a service manager's: who comes there waits for the next broker */
-	bool has_ended;   /* what clients still use is theirs */
+	unsigned generation;   /* of brokers of this keeper: how many there were, with this one */
+	bool made_socket;      /* that it listens on, and removes it */
+	bool has_ended;        /* what clients still use is theirs */
 	struct config *config; /* replaced in its place when it is read again */
-	uid_t uid;
 	uint64_t started_ms;
 	struct broker_counters counters;
 	/* how often it was counted what is nobody's, and the least since some was given back */
@@ -61,17 +52,12 @@ struct broker {
 	struct names *names;
 	struct channels *channels;
 	struct monitors *monitors;
+	struct life *life;
 
 	struct accounts *accounts;
 	struct listener *listener; /* NULL: nobody is let in any more */
-	struct ending *ending;     /* NULL: it does not serve */
-	struct reload *reload;
-	struct upgrade *upgrade;
 	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
-	struct event *of_keeper;
-	struct event *alive; /* a timer that is always set: the loop goes round */
 
-	unsigned char packet[WIRE_PACKET_MAX];  /* an agent's, being read */
 	unsigned char scratch[WIRE_PACKET_MAX]; /* being written */
 };
 

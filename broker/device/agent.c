@@ -29,6 +29,7 @@
 #include "broker/device/agent.h"
 #include "broker/device/agent_process.h"
 #include "broker/device/child.h"
+#include "broker/device/device.h"
 #include "broker/device/inside.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
@@ -221,17 +222,17 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
 	struct agent *a = data;
 	struct broker *b = a->broker;
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
-	size_t size = sizeof(b->packet);
+	size_t size = sizeof(b->devices->packet);
 	struct wire_message m;
 	int r;
 
 	(void)what;
-	r = packet_receive(fd, b->packet, &size, &fds, false);
+	r = packet_receive(fd, b->devices->packet, &size, &fds, false);
 	if (r == -EAGAIN)
 		return;
 	if (r < 0)
 		lose(a, "has ended", true);
-	else if (wire_decode(&m, WIRE_FROM_AGENT, b->packet, size, fds.n) != 0)
+	else if (wire_decode(&m, WIRE_FROM_AGENT, b->devices->packet, size, fds.n) != 0)
 		lose(a, "says what is no message", false);
 	else
 		deliver(a, &m, &fds);

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "broker/client/deferred.h"
+#include "wire/wire.h"
 
 struct agent;
 struct broker;
@@ -53,6 +54,7 @@ struct devices {
 	struct deferred_list waits;
 	LIST_HEAD(, child) children; /* told to end */
 	uint64_t last_event;
+	unsigned char packet[WIRE_PACKET_MAX]; /* an agent's, being read */
 };
 
 int devices_init(struct broker *b); /* 0 or -ENOMEM */

@@ -34,6 +34,7 @@
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"
 #include "broker/life/ending.h"
+#include "broker/life/inside.h"
 #include "broker/life/reload.h"
 #include "broker/life/restore.h"
 #include "broker/life/rooms.h"
@@ -72,7 +73,7 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 	event_add(b->catch_up, &never);
 	event_active(b->memory->look_again, EV_TIMEOUT, 0);
 	event_active(b->order->gpu_watch, EV_TIMEOUT, 0);
-	event_active(b->alive, EV_TIMEOUT, 0);
+	event_active(b->life->alive, EV_TIMEOUT, 0);
 	event_active(b->channels->work, EV_TIMEOUT, 0);
 	LIST_FOREACH (p, &b->memory->pools, link)
 		event_active(p->waiting.timer, EV_TIMEOUT, 0);
@@ -90,13 +91,13 @@ static void on_alive(evutil_socket_t fd, short what, void *data)
 	const struct timeval delay = {ms / 1000, (suseconds_t)(ms % 1000) * 1000};
 
 	(void)fd, (void)what;
-	broker_set_timer(b, b->alive, &delay);
+	broker_set_timer(b, b->life->alive, &delay);
 }
 
 void broker_hangs_after(struct broker *b, unsigned ms)
 {
 	kept_hang_after(ms);
-	event_active(b->alive, EV_TIMEOUT, 0);
+	event_active(b->life->alive, EV_TIMEOUT, 0);
 }
 
 /* An eighth is for the broker itself: agents, what waits to be sent or closed. The others are
@@ -128,6 +129,7 @@ struct house {
 	struct names names;
 	struct channels channels;
 	struct monitors monitors;
+	struct life life;
 };
 
 static struct broker *make_house(void)
@@ -144,14 +146,15 @@ static struct broker *make_house(void)
 	h->broker.names = &h->names;
 	h->broker.channels = &h->channels;
 	h->broker.monitors = &h->monitors;
+	h->broker.life = &h->life;
 	return &h->broker;
 }
 
 static int make_timers(struct broker *b)
 {
 	b->catch_up = event_new(b->base, -1, EV_PERSIST, on_catch_up, b);
-	b->alive = event_new(b->base, -1, 0, on_alive, b);
-	if (!b->catch_up || !b->alive || event_add(b->catch_up, &never) < 0)
+	b->life->alive = event_new(b->base, -1, 0, on_alive, b);
+	if (!b->catch_up || !b->life->alive || event_add(b->catch_up, &never) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -209,7 +212,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	}
 	b->config = config;
 	b->keeper = keeper;
-	b->uid = geteuid();
+	b->life->uid = geteuid();
 	b->started_ms = clock_ms();
 	share_descriptors(b);
 	r = open_journal(b, keeper);
@@ -231,9 +234,9 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	if (r == 0)
 		r = channels_init(b);
 	if (r == 0)
-		r = reload_new(b, &b->reload);
+		r = reload_new(b, &b->life->reload);
 	if (r == 0)
-		r = upgrade_new(&b->upgrade);
+		r = upgrade_new(&b->life->upgrade);
 	if (r == 0)
 		r = devices_init(b);
 	if (r == 0)
@@ -286,8 +289,9 @@ static int watch_keeper(struct broker *b)
 {
 	if (kept_socket() < 0)
 		return 0;
-	b->of_keeper = event_new(b->base, kept_socket(), EV_READ | EV_PERSIST, on_keeper, NULL);
-	return b->of_keeper && event_add(b->of_keeper, NULL) == 0 ? 0 : -ENOMEM;
+	b->life->of_keeper =
+	    event_new(b->base, kept_socket(), EV_READ | EV_PERSIST, on_keeper, NULL);
+	return b->life->of_keeper && event_add(b->life->of_keeper, NULL) == 0 ? 0 : -ENOMEM;
 }
 
 static int serve(struct broker *b)
@@ -313,7 +317,7 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 	int r = listen_fd < 0 ? 0 : listener_new(b, listen_fd, &b->listener);
 
 	if (r == 0)
-		r = ending_new(b, lifeline_fd, drain_ms, &b->ending);
+		r = ending_new(b, lifeline_fd, drain_ms, &b->life->ending);
 	if (r == 0)
 		r = watch_keeper(b);
 	/* the program before may not know the layout of what is committed from here on */
@@ -330,8 +334,8 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 	if (r < 0)
 		log_error("cannot serve: %s", strerror(-r));
 	channels_wake(b);
-	ending_free(b->ending);
-	b->ending = NULL;
+	ending_free(b->life->ending);
+	b->life->ending = NULL;
 	return r;
 }
 
@@ -346,8 +350,8 @@ void broker_free(struct broker *b)
 	devices_stop(b);
 	scrubs_end(b);
 	clients_end(b);
-	reload_free(b->reload);
-	upgrade_free(b->upgrade);
+	reload_free(b->life->reload);
+	upgrade_free(b->life->upgrade);
 	channels_end(b);
 	names_end(b);
 	while ((p = LIST_FIRST(&b->memory->pools)))
@@ -359,12 +363,12 @@ void broker_free(struct broker *b)
 	memory_done(b);
 	order_done(b);
 	accounts_free(b->accounts);
-	if (b->of_keeper)
-		event_free(b->of_keeper);
+	if (b->life->of_keeper)
+		event_free(b->life->of_keeper);
 	if (b->catch_up)
 		event_free(b->catch_up);
-	if (b->alive)
-		event_free(b->alive);
+	if (b->life->alive)
+		event_free(b->life->alive);
 	clients_done(b);
 	/* if it is killed now, the next one ends as well, and finds nothing that it cannot take */
 	if (b->journal)

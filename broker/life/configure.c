@@ -26,6 +26,7 @@
 #include "broker/client/client.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"
+#include "broker/life/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
@@ -55,7 +56,7 @@ static int make_pool(struct broker *b, const struct pool_config *from)
 		? access_list_copy(&copy.access, &from->access)
 		: -ENOMEM;
 	/* charged to nobody, it fails for want of memory only */
-	if (r == 0 && pool_new(b, &copy, NULL, b->uid, NULL, true, &p, &failure) != 0)
+	if (r == 0 && pool_new(b, &copy, NULL, b->life->uid, NULL, true, &p, &failure) != 0)
 		r = -ENOMEM;
 	pool_config_clear(&copy);
 	if (r != 0)

@@ -26,6 +26,7 @@
 #include "broker/client/conversation.h"
 #include "broker/client/listener.h"
 #include "broker/keeper/kept.h"
+#include "broker/life/inside.h"
 #include "broker/life/reload.h"
 #include "broker/log/log.h"
 
@@ -117,7 +118,7 @@ static void drain(struct ending *e, unsigned limit_ms)
 
 	log_drain(e->why, count_waited_for(b), limit_ms);
 	name_waited_for(b, false);
-	if (b->socket_stays) {
+	if (b->life->socket_stays) {
 		listener_free(b->listener);
 		b->listener = NULL;
 	}
@@ -128,7 +129,7 @@ static void drain(struct ending *e, unsigned limit_ms)
 
 bool broker_is_ending(const struct broker *b)
 {
-	return b->ending && b->ending->by_ms;
+	return b->life->ending && b->life->ending->by_ms;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -33,6 +33,7 @@
 #include "broker/life/configure.h"
 #include "broker/life/confine.h"
 #include "broker/life/ending.h"
+#include "broker/life/inside.h"
 #include "broker/log/log.h"
 
 struct arguments {
@@ -340,7 +341,7 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 	}
 	listener_name_self(listening);
 	broker->made_socket = l->lock >= 0;
-	broker->socket_stays = l->lock < 0 && !a->got_listen_fd;
+	broker->life->socket_stays = l->lock < 0 && !a->got_listen_fd;
 	give_up_rights();
 	if (a->goes_on)
 		say_why(keeper);

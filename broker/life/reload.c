@@ -31,6 +31,7 @@
 #include "broker/client/request.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"
+#include "broker/life/inside.h"
 #include "broker/life/reload.h"
 #include "broker/log/log.h"
 #include "broker/report/report.h"
@@ -169,7 +170,7 @@ static void on_done(evutil_socket_t fd, short what, void *data)
 
 void reload_on_signal(struct broker *b)
 {
-	struct reload *r = b->reload;
+	struct reload *r = b->life->reload;
 
 	if (!r->path)
 		log_warning(
@@ -221,7 +222,7 @@ static void answer(struct request *request, const struct reload *r)
 void handle_reload(struct request *request)
 {
 	struct broker *b = request->broker;
-	struct reload *r = b->reload;
+	struct reload *r = b->life->reload;
 	struct deferred_list *list;
 
 	/* whether or not it makes of who has asked somebody who may not ask */

@@ -37,6 +37,7 @@
 #include "broker/journal/record.h"
 #include "broker/keeper/keeper.h"
 #include "broker/keeper/kept.h"
+#include "broker/life/inside.h"
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/records.h"
@@ -73,19 +74,19 @@ static inline __attribute__((always_inline)) void ids_fields(struct record *r, s
 	if (r->is_read)
 		r->error = journal_set_layout(b->journal, layout);
 	r->layout = (uint32_t)layout;
-	assert(r->at <= sizeof(b->ids));
+	assert(r->at <= sizeof(b->life->ids));
 }
 
 void ids_note(struct broker *b)
 {
-	unsigned char now[sizeof(b->ids)];
+	unsigned char now[sizeof(b->life->ids)];
 	struct record r = {.bytes = now};
 
 	ids_fields(&r, b);
-	if (memcmp(now, b->ids, r.at) == 0 || MUTATION(numbers_not_noted))
+	if (memcmp(now, b->life->ids, r.at) == 0 || MUTATION(numbers_not_noted))
 		return;
-	memcpy(b->ids, now, r.at);
-	journal_put(b->journal, RECORD_IDS, &b->ids_record, now, r.at);
+	memcpy(b->life->ids, now, r.at);
+	journal_put(b->journal, RECORD_IDS, &b->life->ids_record, now, r.at);
 }
 
 static int read_ids(void *data, uint32_t record, const void *bytes, size_t size)
@@ -94,9 +95,9 @@ static int read_ids(void *data, uint32_t record, const void *bytes, size_t size)
 	struct record r = {.bytes = (unsigned char *)(uintptr_t)bytes, .is_read = true};
 
 	(void)size;
-	if (b->ids_record)
+	if (b->life->ids_record)
 		return -EBADMSG;
-	b->ids_record = record;
+	b->life->ids_record = record;
 	ids_fields(&r, b);
 	return r.error;
 }
@@ -194,13 +195,13 @@ int restore_requests(struct broker *b)
 {
 	int r;
 
-	b->asks_again = true;
+	b->life->asks_again = true;
 	r = unanswered_ask_again(b);
 	if (r < 0)
 		return r;
 	broker_commit(b);
 	handle_unhandled(b);
 	broker_commit(b);
-	b->asks_again = false;
+	b->life->asks_again = false;
 	return 0;
 }

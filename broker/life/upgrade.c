@@ -23,6 +23,7 @@
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
 #include "broker/keeper/keeper.h"
+#include "broker/life/inside.h"
 #include "broker/log/log.h"
 #include "broker/report/report.h"
 
@@ -65,8 +66,8 @@ void handle_upgrade(struct request *request)
 		request_fail(request, SHARE_ENOTSUP, "this broker has no keeper");
 	else if (broker_is_ending(b))
 		request_fail(request, SHARE_EDISCONNECTED, "the broker is about to end");
-	else if (!b->asks_again || !answer(request, b->keeper))
-		request_defer(request, &b->upgrade->waits);
+	else if (!b->life->asks_again || !answer(request, b->keeper))
+		request_defer(request, &b->life->upgrade->waits);
 }
 
 void upgrade_if_asked(struct broker *b)
@@ -74,7 +75,7 @@ void upgrade_if_asked(struct broker *b)
 	char why[KEPT_TEXT], text[KEPT_TEXT + 64];
 	int r;
 
-	if (TAILQ_EMPTY(&b->upgrade->waits))
+	if (TAILQ_EMPTY(&b->life->upgrade->waits))
 		return;
 	r = kept_rehearse(why);
 	if (r == 0) {
@@ -83,7 +84,7 @@ void upgrade_if_asked(struct broker *b)
 	}
 	snprintf(text, sizeof(text), "the program on the disk cannot go on: %s", why);
 	log_error("not upgraded: %s", text);
-	deferred_fail(&b->upgrade->waits, SHARE_ENOTSUP, text);
+	deferred_fail(&b->life->upgrade->waits, SHARE_ENOTSUP, text);
 	broker_commit(b);
 }
 
