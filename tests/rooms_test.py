@@ -132,8 +132,9 @@ FACES = {
     "broker/keeper": "blame keeper kept",
     "broker/rights": "access name_owner principal right",
     "broker/config": "change config lists machine reader",
-    "broker/client": "account charge client clients closer connection conversation deferred fair_share listener peer price"
-                     " records request socket_path turns",
+    "broker/accounts": "account charge fair_share price turns",
+    "broker/client": "client clients closer connection conversation deferred listener peer"
+                     " records request socket_path",
     "broker/monitor": "monitor",
     "broker/device": "agent choice device ipc_event",
     "broker/order": "fence order records",

@@ -8,7 +8,7 @@
 
 #include "base/slab.h"
 #include "base/table.h"
-#include "broker/client/account.h"
+#include "broker/accounts/account.h"
 #include "broker/journal/generations.h"
 #include "broker/order/fence.h"
 #include "broker/suballocator/block.h"

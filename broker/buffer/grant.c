@@ -14,12 +14,12 @@
 #include <share/share.h>
 
 #include "base/mutation.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
 #include "broker/buffer/lease.h"
 #include "broker/buffer/records.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
 #include "broker/memory/adopted.h"

@@ -11,14 +11,14 @@
 #include <sys/uio.h>
 
 #include "base/slab.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/buffer/records.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/price.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"

@@ -17,14 +17,14 @@
 
 #include <share/share.h>
 
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/buffer/records.h"
 #include "broker/buffer/scrub.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
-#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"

@@ -14,13 +14,13 @@
 #include <share/channel.h>
 
 #include "base/text.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
 #include "broker/buffer/lease.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"

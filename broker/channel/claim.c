@@ -23,11 +23,11 @@
 #include <share/channel.h>
 
 #include "base/mutation.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
-#include "broker/client/account.h"
-#include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/order/order.h"
 #include "broker/order/records.h"

@@ -11,9 +11,9 @@
 #include <event2/util.h>
 
 #include "base/table.h"
+#include "broker/accounts/account.h"
 #include "broker/channel/channel.h"
 #include "broker/channel/doorbell.h"
-#include "broker/client/account.h"
 #include "broker/order/fence.h"
 #include "broker/rights/right.h"
 #include "pages/channel_page.h"

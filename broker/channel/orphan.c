@@ -24,12 +24,12 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"

@@ -17,10 +17,10 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"

@@ -14,9 +14,9 @@
 
 #include <share/channel.h>
 
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
-#include "broker/client/account.h"
 
 #define PRODUCERS_MAX 64 /* of a channel, that are gone and of which some wait */
 

@@ -12,11 +12,11 @@
 
 #include <share/channel.h>
 
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/records.h"
 #include "broker/journal/object.h"

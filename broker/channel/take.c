@@ -24,16 +24,16 @@
 #include <share/error.h>
 
 #include "base/mutation.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
-#include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/memory/pool.h"
 #include "broker/suballocator/block.h"

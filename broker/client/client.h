@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "base/table.h"
-#include "broker/client/account.h"
+#include "broker/accounts/account.h"
 #include "broker/client/peer.h"
 #include "broker/counters.h"
 #include "broker/log/log.h"

@@ -9,8 +9,8 @@
 #include <sys/queue.h>
 
 #include "base/table.h"
+#include "broker/accounts/turns.h"
 #include "broker/client/deferred.h"
-#include "broker/client/turns.h"
 
 struct broker;
 struct client;

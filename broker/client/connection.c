@@ -16,8 +16,8 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/closer.h"

@@ -13,12 +13,12 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/deferred.h"
-#include "broker/client/price.h"
 #include "broker/client/request.h"
 
 /* How many are handled again in a turn of the loop: some answers are pages of reports, and others

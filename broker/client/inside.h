@@ -9,8 +9,8 @@
 
 #include <event2/util.h>
 
-#include "broker/client/account.h"
-#include "broker/client/turns.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/turns.h"
 #include "wire/packet.h"
 
 /* Inside of connections: what reading (connection.c) and sending (sending.c) know of each other. */
@@ -86,13 +86,5 @@ void connection_on_retry(evutil_socket_t fd, short what, void *data);
 void connection_received_all(struct connection *c);
 /* It has ended, and is let go when the peer has received all that it was sent. */
 void connection_wait_until_received(struct connection *c);
-
-/* account.c, for charges */
-/* With the price, and so much beyond the limit: false, and nothing has changed, if it has not that
- * much left. @own: see charge_take_with(). */
-bool account_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own,
-		  uint64_t beyond);
-void account_must_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own);
-void account_return(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own);
 
 #endif

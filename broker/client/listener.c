@@ -28,6 +28,7 @@
 #include <share/share.h>
 
 #include "base/descriptor.h"
+#include "broker/accounts/turns.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
@@ -35,7 +36,6 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/listener.h"
-#include "broker/client/turns.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "broker/client/account.h"
+#include "broker/accounts/account.h"
 
 /* What the journal has of clients: who they are, and what they have asked and not been answered. */
 

@@ -13,8 +13,8 @@
 #include <share/share.h>
 
 #include "base/text.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"

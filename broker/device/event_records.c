@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/records.h"
 #include "broker/device/agent.h"

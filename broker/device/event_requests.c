@@ -7,10 +7,10 @@
 
 #include <share/share.h>
 
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
-#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"

@@ -16,12 +16,12 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/mutation.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/buffer/scrub.h"
 #include "broker/channel/channel.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
@@ -101,7 +101,7 @@ void broker_hangs_after(struct broker *b, unsigned ms)
 }
 
 /* An eighth is for the broker itself: agents, what waits to be sent or closed. The others are
- * shared between users (broker/client/account.h); segments of the configuration's pools are
+ * shared between users (broker/accounts/account.h); segments of the configuration's pools are
  * nobody's, and have half of all at most. */
 static void share_descriptors(struct broker *b)
 {

@@ -21,8 +21,8 @@
 #include <share/share.h>
 
 #include "base/descriptor.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"

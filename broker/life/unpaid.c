@@ -11,8 +11,8 @@
 
 #include "base/mutation.h"
 #include "base/process.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/journal/journal.h"
 #include "broker/life/unpaid.h"
 

@@ -12,8 +12,8 @@
 
 #include <share/share.h>
 
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/closer.h"

@@ -12,9 +12,9 @@
 #include <sys/uio.h>
 
 #include "base/slab.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
-#include "broker/client/price.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/memory/inside.h"

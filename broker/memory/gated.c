@@ -8,7 +8,7 @@
 
 #include "broker/memory/gated.h"
 #include "base/mutation.h"
-#include "broker/client/price.h"
+#include "broker/accounts/price.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"

@@ -14,8 +14,8 @@
 
 #include "base/mutation.h"
 #include "base/size.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/config/machine.h"
 #include "broker/device/device.h"

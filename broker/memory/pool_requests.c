@@ -10,10 +10,10 @@
 
 #include "base/size.h"
 #include "base/text.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
-#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/config/lists.h"
 #include "broker/device/device.h"

@@ -13,7 +13,7 @@
 #include <share/error.h>
 
 #include "base/size.h"
-#include "broker/client/fair_share.h"
+#include "broker/accounts/fair_share.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"

@@ -14,8 +14,8 @@
 #include <share/share.h>
 
 #include "base/slab.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/records.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"

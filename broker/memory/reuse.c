@@ -26,10 +26,10 @@
 #include <share/share.h>
 
 #include "base/size.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/clients.h"
-#include "broker/client/price.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "broker/client/account.h"
+#include "broker/accounts/account.h"
 #include "broker/memory/gated.h"
 #include "broker/order/fence.h"
 #include "broker/suballocator/suballocator.h"

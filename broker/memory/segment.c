@@ -17,12 +17,12 @@
 #include <share/share.h>
 
 #include "base/descriptor.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/closer.h"
-#include "broker/client/price.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "broker/client/account.h"
+#include "broker/accounts/account.h"
 #include "broker/suballocator/block.h"
 #include "memory/export.h"
 

@@ -18,12 +18,12 @@
 #include <share/share.h>
 
 #include "base/text.h"
-#include "broker/client/account.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
 #include "broker/client/deferred.h"
-#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/monitor/monitor.h"
 

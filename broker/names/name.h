@@ -10,8 +10,8 @@
 
 #include <bsd/sys/tree.h>
 
+#include "broker/accounts/account.h"
 #include "broker/buffer/buffer.h"
-#include "broker/client/account.h"
 #include "broker/client/deferred.h"
 #include "broker/order/fence.h"
 #include "broker/rights/right.h"

@@ -13,11 +13,11 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/records.h"
 #include "broker/client/client.h"
-#include "broker/client/price.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"

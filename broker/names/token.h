@@ -8,8 +8,8 @@
 #include <sys/queue.h>
 
 #include "base/table.h"
+#include "broker/accounts/account.h"
 #include "broker/buffer/buffer.h"
-#include "broker/client/account.h"
 #include "broker/order/fence.h"
 #include "wire/wire.h"
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "broker/client/account.h"
+#include "broker/accounts/account.h"
 
 struct broker;
 struct client;

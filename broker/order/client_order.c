@@ -12,11 +12,11 @@
 
 #include <share/share.h>
 
+#include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/monitor/monitor.h"
 #include "broker/order/fence.h"

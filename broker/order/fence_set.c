@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/client/account.h"
+#include "broker/accounts/account.h"
 #include "broker/order/fence.h"
 
 struct entry {

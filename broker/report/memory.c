@@ -7,10 +7,10 @@
 #include <share/share.h>
 
 #include "base/clock.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/memory/memory.h"

@@ -5,8 +5,8 @@
  * it has nothing of is shown too, as that is where its limit is asked for.
  */
 
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/report/report.h"

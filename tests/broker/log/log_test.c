@@ -14,7 +14,7 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/client/account.h"
+#include "broker/accounts/account.h"
 #include "broker/log/log.h"
 #include "tests/themes/fuzz/fuzz.h"
 

@@ -7,7 +7,7 @@
 
 #include <share/admin.h>
 
-#include "broker/client/price.h"
+#include "broker/accounts/price.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/plan.h"
 #include "tests/support/channel_work.h"

@@ -14,7 +14,7 @@
 #include <share/channel.h>
 #include <share/event.h>
 
-#include "broker/client/price.h"
+#include "broker/accounts/price.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/support/kinds.h"

@@ -17,6 +17,7 @@
 #include <share/channel.h>
 
 #include "base/slab.h"
+#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
@@ -24,7 +25,6 @@
 #include "broker/buffer/scrub.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
-#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/inside.h"

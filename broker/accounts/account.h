@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_ACCOUNT_H
-#define BROKER_CLIENT_ACCOUNT_H
+#ifndef BROKER_ACCOUNTS_ACCOUNT_H
+#define BROKER_ACCOUNTS_ACCOUNT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/failure.h"
-#include "broker/client/charge.h"
-#include "broker/client/turns.h"
+#include "broker/accounts/charge.h"
+#include "broker/accounts/turns.h"
 #include "broker/config/config.h"
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_CHARGE_H
-#define BROKER_CLIENT_CHARGE_H
+#ifndef BROKER_ACCOUNTS_CHARGE_H
+#define BROKER_ACCOUNTS_CHARGE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
 /* Knows numbers only. */
 
-#include "broker/client/fair_share.h"
+#include "broker/accounts/fair_share.h"
 #include "base/mutation.h"
 
 uint64_t fair_share_most(const struct fair_share *s, uint64_t mine)

@@ -29,7 +29,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "broker/client/turns.h"
+#include "broker/accounts/turns.h"
 
 /* In most turns time on the wall says enough, and costs least to ask for. In long ones the broker
  * may have been kept off its core, so the time that it has run for limits what they have taken. */

@@ -10,7 +10,7 @@
 #include <criterion/criterion.h>
 #include <event2/event.h>
 
-#include "broker/client/turns.h"
+#include "broker/accounts/turns.h"
 
 /* More turns than it takes to be watched by the loop itself. */
 #define MANY 100

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_PRICE_H
-#define BROKER_CLIENT_PRICE_H
+#ifndef BROKER_ACCOUNTS_PRICE_H
+#define BROKER_ACCOUNTS_PRICE_H
 
 #include <stddef.h>
 #include <stdint.h>

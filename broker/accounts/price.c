@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "broker/client/price.h"
+#include "broker/accounts/price.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mutation.h"
-#include "broker/client/account.h"
+#include "broker/accounts/account.h"
 #include "broker/journal/journal.h"
 
 #define LARGE      4096

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "broker/client/account.h"
-#include "broker/client/inside.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/inside.h"
 
 /* Of a charge's members. An amount is that of one thing, and no block has 4 TiB. */
 #define RESOURCE_MAX ((UINT64_C(1) << 5) - 1)

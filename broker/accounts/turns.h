@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_TURNS_H
-#define BROKER_CLIENT_TURNS_H
+#ifndef BROKER_ACCOUNTS_TURNS_H
+#define BROKER_ACCOUNTS_TURNS_H
 
 #include <stdbool.h>
 #include <stdint.h>

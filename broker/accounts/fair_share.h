@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_FAIR_SHARE_H
-#define BROKER_CLIENT_FAIR_SHARE_H
+#ifndef BROKER_ACCOUNTS_FAIR_SHARE_H
+#define BROKER_ACCOUNTS_FAIR_SHARE_H
 
 #include <stdint.h>
 

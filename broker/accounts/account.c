@@ -30,10 +30,10 @@
 
 #include "base/mutation.h"
 #include "base/size.h"
-#include "broker/client/account.h"
-#include "broker/client/fair_share.h"
-#include "broker/client/inside.h"
-#include "broker/client/price.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/fair_share.h"
+#include "broker/accounts/inside.h"
+#include "broker/accounts/price.h"
 #include "broker/log/log.h"
 #include "wire/wire.h"
 

@@ -11,8 +11,8 @@
 #include <criterion/criterion.h>
 #include <event2/event.h>
 
-#include "broker/client/account.h"
-#include "broker/client/fair_share.h"
+#include "broker/accounts/account.h"
+#include "broker/accounts/fair_share.h"
 
 #define GREEDY 70001
 #define OTHER  70002

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_ACCOUNTS_INSIDE_H
+#define BROKER_ACCOUNTS_INSIDE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/config/config.h"
+
+struct account;
+
+/* account.c, for charges */
+/* With the price, and so much beyond the limit: false, and nothing has changed, if it has not that
+ * much left. @own: see charge_take_with(). */
+bool account_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own,
+		  uint64_t beyond);
+void account_must_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own);
+void account_return(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own);
+
+#endif
