@@ -64,27 +64,31 @@ KNOWS = {
     "broker/config": "broker/rights",
     "broker/journal": "broker/log",
     "broker/keeper": "broker/log",
+    "broker/accounts": "broker/config broker/log broker/journal",
     "broker/*.h": "broker/config",
-    "broker/client": "broker/rights broker/config broker/log broker/journal broker/keeper broker/*.h",
-    "broker/monitor": "broker/rights broker/*.h broker/client",
-    "broker/device": "broker/log broker/journal broker/keeper broker/*.h broker/client",
-    "broker/order": "broker/log broker/journal broker/keeper broker/*.h broker/client broker/monitor",
+    "broker/client": "broker/rights broker/config broker/log broker/journal broker/keeper broker/accounts"
+                     " broker/*.h",
+    "broker/monitor": "broker/rights broker/accounts broker/*.h broker/client",
+    "broker/device": "broker/log broker/journal broker/keeper broker/accounts broker/*.h broker/client",
+    "broker/order": "broker/log broker/journal broker/keeper broker/accounts broker/*.h broker/client"
+                    " broker/monitor",
     "broker/memory": "broker/rights broker/config broker/suballocator broker/log broker/journal broker/keeper"
-                     " broker/*.h broker/client broker/monitor broker/device broker/order",
-    "broker/buffer": "broker/suballocator broker/log broker/journal broker/*.h broker/client broker/monitor"
-                     " broker/device broker/order broker/memory",
-    "broker/channel": "broker/rights broker/suballocator broker/log broker/journal broker/keeper broker/*.h"
-                      " broker/client broker/monitor broker/device broker/order broker/memory broker/buffer",
-    "broker/names": "broker/rights broker/log broker/journal broker/*.h broker/client broker/monitor broker/order"
-                    " broker/memory broker/buffer",
+                     " broker/accounts broker/*.h broker/client broker/monitor broker/device broker/order",
+    "broker/buffer": "broker/suballocator broker/log broker/journal broker/accounts broker/*.h broker/client"
+                     " broker/monitor broker/device broker/order broker/memory",
+    "broker/channel": "broker/rights broker/suballocator broker/log broker/journal broker/keeper broker/accounts"
+                      " broker/*.h broker/client broker/monitor broker/device broker/order broker/memory"
+                      " broker/buffer",
+    "broker/names": "broker/rights broker/log broker/journal broker/accounts broker/*.h broker/client"
+                    " broker/monitor broker/order broker/memory broker/buffer",
     "broker/request": "broker/keeper broker/*.h broker/client broker/order broker/memory broker/channel"
                       " broker/names",
-    "broker/report": "broker/journal broker/keeper broker/*.h broker/client broker/device broker/order"
-                     " broker/memory broker/buffer broker/channel broker/names",
+    "broker/report": "broker/journal broker/keeper broker/accounts broker/*.h broker/client broker/device"
+                     " broker/order broker/memory broker/buffer broker/channel broker/names",
     "broker/*.c": "broker/*.h",
-    "broker/life": "broker/config broker/log broker/journal broker/keeper broker/*.h broker/client broker/monitor"
-                   " broker/device broker/order broker/memory broker/buffer broker/channel broker/names"
-                   " broker/request broker/report",
+    "broker/life": "broker/config broker/log broker/journal broker/keeper broker/accounts broker/*.h"
+                   " broker/client broker/monitor broker/device broker/order broker/memory broker/buffer"
+                   " broker/channel broker/names broker/request broker/report",
     "libshare/client": "libshare/program",
     "libshare/order": "libshare/program libshare/client",
     "libshare/buffer": "libshare/program libshare/client libshare/order",

@@ -51,7 +51,7 @@ static struct table *table_of(const struct buffer *buffer)
 	return &buffer_pool(buffer)->broker->buffers->reclaims;
 }
 
-static struct reclaims *find(const struct buffer *buffer)
+static struct reclaims *reclaims_of(const struct buffer *buffer)
 {
 	return (struct reclaims *)(void *)table_find(table_of(buffer), hash_of(buffer), is_of,
 						     buffer);
@@ -107,14 +107,14 @@ void reclaim_look(struct broker *b, struct buffer *buffer)
 	/* what waits is the holder's: a wait ends with the lease */
 	if (!lease || !is_sole(lease))
 		return;
-	all = find(buffer);
+	all = reclaims_of(buffer);
 	deferred_wake_later(b, &all->list);
 	free_if_empty(all);
 }
 
 void reclaim_give_up(struct buffer *buffer, const struct client *client)
 {
-	deferred_fail_client(&find(buffer)->list, client, SHARE_ESTALE,
+	deferred_fail_client(&reclaims_of(buffer)->list, client, SHARE_ESTALE,
 			     "the buffer was given back meanwhile");
 }
 
@@ -133,7 +133,7 @@ static void say_who_has_it(struct request *r, const struct lease *lease)
 
 static void wait_for_others(struct request *r, struct buffer *buffer)
 {
-	struct reclaims *all = buffer->is_awaited ? find(buffer) : NULL;
+	struct reclaims *all = buffer->is_awaited ? reclaims_of(buffer) : NULL;
 
 	if (!all) {
 		all = malloc(sizeof(*all));

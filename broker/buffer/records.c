@@ -125,7 +125,7 @@ static bool lease_record_read(const void *bytes, size_t size, struct lease_recor
 /* ------------------------------------------------------------------------------------------- */
 
 /* A slot that is in use; NULL: it is not. */
-static struct buffer *find(struct broker *b, uint32_t index)
+static struct buffer *buffer_at_index(struct broker *b, uint32_t index)
 {
 	struct buffer *buffer = slab_at(&b->buffers->slab, index);
 
@@ -177,7 +177,7 @@ static void metadata_fields(struct record *r, void *object)
 static int metadata_attach(struct broker *b, void *object)
 {
 	struct metadata *m = object;
-	struct buffer *buffer = find(b, m->buffer);
+	struct buffer *buffer = buffer_at_index(b, m->buffer);
 
 	if (!buffer || buffer->metadata || m->size == 0 || !m->charge.account)
 		return -EBADMSG;
@@ -212,7 +212,7 @@ static int read_lease(void *data, uint32_t record, const void *bytes, size_t siz
 	if (!lease_record_read(bytes, size, &copy))
 		return -EBADMSG;
 	c = copy.slot < clients->n_slots ? clients->by_slot[copy.slot] : NULL;
-	buffer = find(b, copy.buffer);
+	buffer = buffer_at_index(b, copy.buffer);
 	if (!c || !buffer || copy.count == 0 || copy.mode == 0 || lease_find(b, c, buffer))
 		return -EBADMSG;
 	oldest = TAILQ_FIRST(&c->buffers->leases);

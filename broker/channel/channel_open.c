@@ -309,7 +309,7 @@ static bool check_far(struct request *r, const struct channel *ch)
 	return false;
 }
 
-static void join(struct request *r, struct channel *ch)
+static void let_join(struct request *r, struct channel *ch)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
 	struct wire_message reply = {.type = WIRE_CHANNEL};
@@ -347,7 +347,7 @@ static void join(struct request *r, struct channel *ch)
 }
 
 /* @hidden: there is one, that is not for this user. */
-static void make(struct request *r, const struct channel *hidden)
+static void make_channel(struct request *r, const struct channel *hidden)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
 	const struct wire_bytes *name =
@@ -385,7 +385,7 @@ static void make(struct request *r, const struct channel *hidden)
 	if (e < 0)
 		request_fail(r, SHARE_ESYSTEM, "cannot make a channel: %s", strerror(-e));
 	else
-		join(r, ch);
+		let_join(r, ch);
 }
 
 void handle_channel_open(struct request *r)
@@ -405,9 +405,9 @@ void handle_channel_open(struct request *r)
 	if (ch && !channel_may(ch, r->client, RIGHT_READ)) {
 		request_hide(r, "user %u may not use channel '%s', which is in pool '%s'",
 			     (unsigned)r->client->peer.uid, ch->name, ch->pool->name);
-		make(r, ch);
+		make_channel(r, ch);
 	} else if (!ch)
-		make(r, NULL);
+		make_channel(r, NULL);
 	else if (check_pool(r, ch->pool) && check_same(r, ch))
-		join(r, ch);
+		let_join(r, ch);
 }

@@ -138,7 +138,7 @@ void claim_attach(struct claim *claim)
 }
 
 /* Without a row there is no claim: see expel(). 0 or -ENOMEM. */
-static int make(struct member *producer, struct member *consumer, struct claim **out)
+static int make_claim(struct member *producer, struct member *consumer, struct claim **out)
 {
 	struct claim *claim;
 
@@ -164,7 +164,7 @@ struct claim *claim_make_for_fetch(struct member *producer, struct member *consu
 {
 	struct claim *claim;
 
-	if (make(producer, consumer, &claim) < 0 || !claim)
+	if (make_claim(producer, consumer, &claim) < 0 || !claim)
 		return NULL;
 	claim->for_fetch = true;
 	claim->next_ticket = CLAIM_FOR_FETCH;
@@ -191,8 +191,8 @@ int claims_make(struct member *m)
 
 	TAILQ_FOREACH (other, &m->channel->members, of_channel)
 		if (r == 0 && is_partner(m, other))
-			r = m->role == SHARE_PRODUCER ? make(m, other, &claim)
-						      : make(other, m, &claim);
+			r = m->role == SHARE_PRODUCER ? make_claim(m, other, &claim)
+						      : make_claim(other, m, &claim);
 	return r;
 }
 

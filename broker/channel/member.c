@@ -212,8 +212,8 @@ bool member_receives_no_more(struct member *consumer)
 	       atomic_load_explicit(&ledger->receives_no_more, memory_order_acquire);
 }
 
-static int join(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,
-		struct member **out)
+static int try_to_join(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,
+		       struct member **out)
 {
 	struct broker *b = ch->broker;
 	struct member *m;
@@ -280,10 +280,10 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, uint32_
 	       struct member **out)
 {
 	int budget = CHANNELS_TURN;
-	int r = join(ch, client, role, flags, out);
+	int r = try_to_join(ch, client, role, flags, out);
 
 	while (make_room(ch, client->account, role, r, &budget))
-		r = join(ch, client, role, flags, out);
+		r = try_to_join(ch, client, role, flags, out);
 	return r != 0 && budget <= 0 ? MEMBER_LATER : r;
 }
 

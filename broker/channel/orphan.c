@@ -53,7 +53,7 @@ static uint64_t count(const struct channel *ch)
 }
 
 /* Consumers ask who is there, and so for these. */
-static void tell(struct channel *ch)
+static void tell_consumers(struct channel *ch)
 {
 	channel_changed(ch, SHARE_PRODUCER);
 }
@@ -64,7 +64,7 @@ static void count_buffer(struct producer *p, const struct buffer *buffer, int n)
 	p->bytes_kept += (uint64_t)n * block_size(buffer->block);
 }
 
-static void count_kept(const struct orphan *o, int n)
+static void count_held(const struct orphan *o, int n)
 {
 	struct producer *p = &o->producer->as_producer;
 
@@ -89,11 +89,11 @@ static void wait_for_owner(struct orphan *o, bool returns)
 		TAILQ_INSERT_HEAD(&p->waiting, o, link);
 	if (returns)
 		p->returned_last = o;
-	count_kept(o, 1);
+	count_held(o, 1);
 	p->n_waiting++;
 	producer_is_kept(o->producer);
 	if (ch->orphans.waiting++ == 0)
-		tell(ch);
+		tell_consumers(ch);
 }
 
 static void wait_no_more(struct orphan *o)
@@ -103,7 +103,7 @@ static void wait_no_more(struct orphan *o)
 	if (p->returned_last == o)
 		p->returned_last = NULL;
 	TAILQ_REMOVE(&p->waiting, o, link);
-	count_kept(o, -1);
+	count_held(o, -1);
 	p->n_waiting--;
 	producer_is_kept(o->producer);
 	o->producer->channel->orphans.waiting--;
@@ -175,7 +175,7 @@ static void end(struct orphan *o)
 	free(o);
 	/* who has waited for the last one hears that there are none */
 	if (count(ch) == 0)
-		tell(ch);
+		tell_consumers(ch);
 }
 
 void orphan_lose(struct orphan *o)
@@ -421,7 +421,7 @@ static struct orphan *begin(struct member *producer, uint32_t ticket, const stru
 }
 
 /* False without memory. */
-static bool make(struct member *producer, uint32_t ticket, int *budget)
+static bool make_orphan(struct member *producer, uint32_t ticket, int *budget)
 {
 	struct channel *ch = producer->channel;
 	struct claim *claim = NULL;
@@ -465,7 +465,7 @@ static bool make(struct member *producer, uint32_t ticket, int *budget)
 	return true;
 }
 
-static int compare(const void *left, const void *right)
+static int compare_tickets(const void *left, const void *right)
 {
 	const struct orphan *a = *(struct orphan *const *)left, *b = *(struct orphan *const *)right;
 
@@ -486,7 +486,7 @@ static void sort_waiting(struct producer *p)
 		n++;
 	}
 	if (all)
-		qsort(all, n, sizeof(struct orphan *), compare);
+		qsort(all, n, sizeof(struct orphan *), compare_tickets);
 	for (uint32_t i = 0; i < n; i++)
 		TAILQ_INSERT_TAIL(&p->waiting, all[i], link);
 	free(all);
@@ -504,7 +504,7 @@ bool orphans_make(struct member *producer, int *budget)
 	for (; member_next_ticket(producer, &p->next_orphan); p->next_orphan++, --*budget) {
 		if (*budget <= 0)
 			return false;
-		if (!make(producer, p->next_orphan, budget)) {
+		if (!make_orphan(producer, p->next_orphan, budget)) {
 			client_lose(producer->client, -ENOMEM);
 			*budget = BUDGET_NO_MEMORY;
 			return false;

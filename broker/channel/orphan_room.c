@@ -175,7 +175,7 @@ static bool add(struct candidates *c, const struct member_list *list)
 	return true;
 }
 
-static int compare(const void *left, const void *right)
+static int compare_members(const void *left, const void *right)
 {
 	const struct member *a = *(struct member *const *)left, *b = *(struct member *const *)right;
 
@@ -192,7 +192,7 @@ static bool find(struct broker *b, struct candidates *c)
 		if (!add(c, &ch->orphans.producers))
 			return false;
 	if (c->n > 0)
-		qsort(c->all, c->n, sizeof(struct member *), compare);
+		qsort(c->all, c->n, sizeof(struct member *), compare_members);
 	return true;
 }
 

@@ -381,7 +381,7 @@ struct further_fields {
 	uint32_t ticket, version;
 };
 
-static void read_further(struct record *r, struct orphan *o, const struct iovec *part)
+static void read_further_record(struct record *r, struct orphan *o, const struct iovec *part)
 {
 	size_t n = part->iov_len / sizeof(struct further_fields);
 	struct further_fields f;
@@ -420,7 +420,7 @@ static void record_further(struct record *r, struct orphan *o)
 		};
 	part = record_rest(r, all, n * sizeof(all[0]), sizeof(all[0]));
 	if (r->is_read)
-		read_further(r, o, &part);
+		read_further_record(r, o, &part);
 }
 
 static void orphan_fields(struct record *r, void *object)

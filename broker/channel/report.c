@@ -53,7 +53,8 @@ const char *channel_when_full_name(uint32_t when_full)
 /* What the log says of them                                                                   */
 
 /* @what ends with "in", as the channel's name follows. */
-static void tell(const struct member *m, const char *action, const char *what, const char *why)
+static void tell_and_log(const struct member *m, const char *action, const char *what,
+			 const char *why)
 {
 	const struct channel *ch = m->channel;
 	struct log_client who = client_in_log(m->client);
@@ -71,7 +72,7 @@ void member_tell_left_behind(struct member *consumer, const char *why)
 	if (!consumer->client || b->has_ended)
 		return;
 	b->counters.left_behind++;
-	tell(consumer, "left-behind", "is left behind in", why);
+	tell_and_log(consumer, "left-behind", "is left behind in", why);
 }
 
 void claim_tell_left_behind(const struct claim *claim)
@@ -108,7 +109,7 @@ void member_tell_stalled(struct member *producer)
 			 channel_count(producer->channel, SHARE_CONSUMER) == 0
 			     ? "there is no consumer"
 			     : "work on messages that were acknowledged is not done");
-	tell(producer, "stall", "has waited for more than a second for room in", why);
+	tell_and_log(producer, "stall", "has waited for more than a second for room in", why);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -44,6 +44,7 @@
 #include "base/thread.h"
 #include "broker/broker.h"
 #include "broker/client/closer.h"
+#include "broker/keeper/kept.h"
 
 #define THREADS_MAX      4
 #define TICK_NANOSECONDS 100000
@@ -281,6 +282,16 @@ void closing_start(struct closing *closing, int fd)
 	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
 	closing->uid = peer.uid;
 	closing_start_other(closing, fd);
+}
+
+static void start_kept(void *closing, int fd)
+{
+	closing_start(closing, fd);
+}
+
+void closing_start_kept(struct closing *closing, int fd)
+{
+	kept_close_by(fd, start_kept, closing);
 }
 
 void closing_start_other(struct closing *closing, int fd)

@@ -29,6 +29,8 @@ void closing_free(struct closing *closing); /* one that was not needed; NULL is 
 
 /* Takes both over. The user at the other end does not get more than one of the threads. */
 void closing_start(struct closing *closing, int fd);
+/* The same of one that the keeper has, which closes it before. */
+void closing_start_kept(struct closing *closing, int fd);
 /* The same of a descriptor of whatever it is, that came from the user for whom @closing is. */
 void closing_start_other(struct closing *closing, int fd);
 

@@ -146,7 +146,7 @@ static enum read_result read_one(struct connection *c)
 	return answered ? READ_ANSWERED : READ_MORE;
 }
 
-static void on_turn(struct turn *turn, uint32_t events)
+static void on_client_turn(struct turn *turn, uint32_t events)
 {
 	struct connection *c = (void *)((char *)turn - offsetof(struct connection, turn));
 
@@ -208,7 +208,7 @@ int connection_new(struct client *client, struct closing *closing, struct connec
 	c->socket = client->socket;
 	c->retry_ms = RETRY_MS;
 	TAILQ_INIT(&c->queue);
-	c->turn.serve = on_turn;
+	c->turn.serve = on_client_turn;
 	c->retry = event_new(client->broker->base, -1, 0, connection_on_retry, c);
 	r = c->retry ? turn_start(&client->broker->clients->turns, account_turns(client->account),
 				  &c->turn, c->socket, EPOLLIN)
@@ -223,17 +223,12 @@ int connection_new(struct client *client, struct closing *closing, struct connec
 	return 0;
 }
 
-static void start_closing(void *closing, int fd)
-{
-	closing_start(closing, fd);
-}
-
 void connection_let_go(struct connection *c)
 {
 	if (c->retry)
 		event_free(c->retry);
 	if (c->closing)
-		kept_close_by(c->socket, start_closing, c->closing);
+		closing_start_kept(c->closing, c->socket);
 	else
 		kept_close(c->socket);
 	charge_return(&c->charge_socket);

@@ -237,12 +237,7 @@ static void on_turn(struct turn *turn, uint32_t events)
 	}
 }
 
-static void start_closing(void *closing, int fd)
-{
-	closing_start(closing, fd);
-}
-
-static void take_apart(struct listener *l)
+static void stop_listening(struct listener *l)
 {
 	turn_end(&l->turn);
 	user_turns_done(&l->turns);
@@ -250,7 +245,7 @@ static void take_apart(struct listener *l)
 		event_free(l->back_off);
 	/* some may have come, and said something, whom nobody has accepted */
 	if (l->closing && !packet_is_without_fds(l->socket)) {
-		kept_close_by(l->socket, start_closing, l->closing);
+		closing_start_kept(l->closing, l->socket);
 	} else {
 		closing_free(l->closing);
 		kept_close(l->socket);
@@ -284,7 +279,7 @@ int listener_new(struct broker *b, int socket, struct listener **out)
 	if (b->made_socket && b->generation == 1)
 		listener_remove(socket);
 	if (l)
-		take_apart(l);
+		stop_listening(l);
 	else
 		fd_close(socket);
 	return r;
@@ -305,5 +300,5 @@ void listener_free(struct listener *l)
 		return;
 	if (l->broker->made_socket)
 		listener_remove(l->socket);
-	take_apart(l);
+	stop_listening(l);
 }

@@ -62,7 +62,7 @@ void connection_drop_queue(struct connection *c)
 		queued_free(c, q);
 }
 
-static void add(struct connection *c, struct queued *q)
+static void add_last(struct connection *c, struct queued *q)
 {
 	q->connection = c;
 	TAILQ_INSERT_TAIL(&c->queue, q, link);
@@ -155,7 +155,7 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 		memcpy(q->fds.fds, fds, n_fds * sizeof(*fds));
 	memcpy(q->data, data, size);
 	q->size = wire_put_number(q->data, size, number);
-	add(c, q);
+	add_last(c, q);
 	if (!MUTATION(answer_not_noted))
 		queued_note(q);
 	return 0;
@@ -207,7 +207,7 @@ static int queued_attach(struct broker *b, void *object)
 	if (connection && own_fds(&q->fds) == 0) {
 		q->waits = true;
 		pay(c, q);
-		add(connection, q);
+		add_last(connection, q);
 		queued_note(q);
 		return 0;
 	}

@@ -240,7 +240,7 @@ static uint64_t waiting_order(const void *object)
 	return ((const struct waiting *)object)->number;
 }
 
-static bool add(struct client *c, const struct waiting *w)
+static bool add_unanswered(struct client *c, const struct waiting *w)
 {
 	struct unanswered *u = calloc(1, sizeof(*u));
 
@@ -280,7 +280,7 @@ void unanswered_note(struct client *c, uint32_t serial, const void *packet, size
 			    .size = size};
 
 	object_put(c->broker->journal, &waiting_kind, &w);
-	if (!add(c, &w))
+	if (!add_unanswered(c, &w))
 		journal_drop(c->broker->journal, &w.record);
 }
 
@@ -295,7 +295,7 @@ static bool ask_again(struct broker *b, struct waiting *w)
 
 	if (!c || !c->connection)
 		journal_drop(b->journal, &w->record);
-	else if (add(c, w))
+	else if (add_unanswered(c, w))
 		b->clients->rooms->ask_again(c, w->read, w->size, w->since_ms);
 	else
 		return false;

@@ -191,7 +191,7 @@ bool connection_is_idle(const struct connection *c)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static void fail(struct connection *c, int error)
+static void fail_to_send(struct connection *c, int error)
 {
 	if (error == -EDQUOT)
 		client_hang_up(c->client, SHARE_EQUOTA, "it does not read what it is sent");
@@ -224,7 +224,7 @@ void connection_flush(struct connection *c)
 	while (r == 0 && (q = TAILQ_FIRST(&c->queue)) && !q->is_news)
 		r = send_queued(c, q);
 	if (r < 0) {
-		fail(c, r);
+		fail_to_send(c, r);
 	} else if (r == 0 && c->waits) {
 		c->waits = false;
 		turn_await(&c->turn, EPOLLIN);
@@ -251,7 +251,7 @@ static void send_news(struct connection *c, struct queued *q)
 	}
 	r = c->waits ? queued_let_wait(c, q) : send_queued(c, q);
 	if (r < 0)
-		fail(c, r);
+		fail_to_send(c, r);
 }
 
 void connections_flush(struct broker *b)

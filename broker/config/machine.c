@@ -37,7 +37,7 @@ uint64_t machine_memory(void)
 }
 
 /* The number in a file; UINT64_MAX if there is none, or another text ("max"). */
-static uint64_t read_limit(const char *path)
+static uint64_t read_memory_limit(const char *path)
 {
 	FILE *file = fopen(path, "re");
 	uint64_t limit = UINT64_MAX;
@@ -69,7 +69,7 @@ static uint64_t read_in(const char *folder, const char *name)
 	char path[PATH_MAX + 32];
 
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	return read_limit(path);
+	return read_memory_limit(path);
 }
 
 static uint64_t limit_of(const char *folder, const struct version *version)

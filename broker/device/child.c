@@ -57,7 +57,7 @@ static void on_end(evutil_socket_t fd, short what, void *data)
 }
 
 /* Before there is a process, so that telling one to end needs no memory. */
-static bool begin(struct broker *b, struct child *c)
+static bool make_timer(struct broker *b, struct child *c)
 {
 	c->broker = b;
 	c->end = event_new(b->base, -1, 0, on_end, c);
@@ -68,7 +68,7 @@ struct child *child_new(struct broker *b)
 {
 	struct child *c = calloc(1, sizeof(*c));
 
-	if (!c || !begin(b, c)) {
+	if (!c || !make_timer(b, c)) {
 		free(c);
 		return NULL;
 	}
@@ -111,7 +111,7 @@ static int child_attach(struct broker *b, void *object)
 
 	if (c->pid <= 0 || c->pidfd < 0)
 		return -EBADMSG;
-	if (!begin(b, c))
+	if (!make_timer(b, c))
 		return -ENOMEM;
 	/* the one that died had perhaps not come so far */
 	kill_and_watch(c);

@@ -49,7 +49,7 @@ struct device *device_find(struct broker *b, const char *uuid)
 }
 
 /* It is among the others from now on. 0 or -ENOMEM, when nothing has changed. */
-static int begin(struct broker *b, struct device *d)
+static int add_in_order(struct broker *b, struct device *d)
 {
 	struct device *last = NULL, *each;
 	int r = agent_new(b, d->uuid, &d->agent);
@@ -76,7 +76,7 @@ static struct device *add(struct broker *b, const char *uuid)
 		return NULL;
 	snprintf(d->uuid, sizeof(d->uuid), "%s", uuid);
 	d->gone = d->was_gone = true;
-	if (begin(b, d) < 0) {
+	if (add_in_order(b, d) < 0) {
 		free(d);
 		return NULL;
 	}
@@ -289,7 +289,7 @@ static int device_attach(struct broker *b, void *object)
 		return -EBADMSG;
 	d->was_gone = d->gone;
 	b->devices->known = true;
-	return begin(b, d);
+	return add_in_order(b, d);
 }
 
 static const struct object_kind device_kind = {

@@ -51,7 +51,7 @@ bool blame_refuses(uid_t uid, unsigned type, uint64_t now_ms)
 
 /* Its entry, or one that is free or over, or the oldest one. Entries are taken from the first one
  * on, and never given back. */
-static struct blame *find(struct blames *b, uint32_t uid, uint32_t type, uint64_t now_ms)
+static struct blame *find_blame(struct blames *b, uint32_t uid, uint32_t type, uint64_t now_ms)
 {
 	struct blame *found = &b->all[0];
 
@@ -77,7 +77,7 @@ void blame_death(struct blames *b, bool crashed, uint64_t now_ms)
 	atomic_store(&b->type, 0);
 	if (!crashed || type == 0)
 		return;
-	one = find(b, uid, type, now_ms);
+	one = find_blame(b, uid, type, now_ms);
 	if (is_over(one, now_ms) || one->uid != uid || one->type != type)
 		*one = (struct blame){.uid = uid, .type = type};
 	one->last_ms = now_ms;

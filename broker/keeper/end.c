@@ -76,7 +76,7 @@ static void change_module(struct state *s)
 }
 
 /* How it has ended, for the log. */
-static const char *say(const struct end *end)
+static const char *text_of(const struct end *end)
 {
 	static char text[64];
 
@@ -112,7 +112,7 @@ static void fall_back(struct state *s, const struct end *end)
 		    KILLS_MAX);
 	else
 		log_error("the broker of the new program %s before it served: the old one goes on",
-			  say(end));
+			  text_of(end));
 }
 
 /* One that crashes is no longer waited for than one that served: too_many_deaths() ends that. One
@@ -146,7 +146,7 @@ static bool follow(struct state *s, const struct end *end)
 	if (end->by_itself && !again) {
 		s->status = end->code;
 		if (s->has_served && end->code != 0)
-			log_error("the broker %s: the service ends", say(end));
+			log_error("the broker %s: the service ends", text_of(end));
 		return false;
 	}
 	s->brokers_died++;
@@ -167,7 +167,7 @@ static bool follow(struct state *s, const struct end *end)
 		log_error(
 		    "%d brokers have died in a short time, and the last one %s: giving up, and "
 		    "all clients are disconnected",
-		    KEEPER_DEATHS_MAX + 1, say(end));
+		    KEEPER_DEATHS_MAX + 1, text_of(end));
 		return false;
 	}
 	return true;

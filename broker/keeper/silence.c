@@ -84,7 +84,7 @@ static void read_of(pid_t pid, const char *file, char *out, size_t size)
 }
 
 /* What follows @key in /proc/PID/status; an empty text if that is not there. */
-static const char *find(const char *status, const char *key)
+static const char *field_of(const char *status, const char *key)
 {
 	const char *line = strstr(status, key);
 
@@ -98,12 +98,12 @@ bool silence_is_fatal(struct silence *s, const char *who, pid_t pid, unsigned ha
 
 	read_of(pid, "status", status, sizeof(status));
 	read_of(pid, "wchan", where, sizeof(where));
-	state = find(status, "\nState:")[0];
+	state = field_of(status, "\nState:")[0];
 	if (!state)
 		state = '?';
 	if (!where[0] || strcmp(where, "0") == 0)
 		strcpy(where, "?");
-	if (strtol(find(status, "\nTracerPid:"), NULL, 10) != 0) {
+	if (strtol(field_of(status, "\nTracerPid:"), NULL, 10) != 0) {
 		s->looks = 0;
 		return false;
 	}

@@ -323,8 +323,8 @@ static void say_why(const struct keeper *keeper)
 	}
 }
 
-static int serve(struct arguments *a, struct config *config, const struct listening *l,
-		 const struct keeper *keeper)
+static int serve_with(struct arguments *a, struct config *config, const struct listening *l,
+		      const struct keeper *keeper)
 {
 	int listener, listening = a->goes_on ? kept_look(KEPT_LISTENER) : l->fd;
 	struct broker *broker;
@@ -367,7 +367,7 @@ static int run(struct arguments *a, struct config *config, const struct keeper *
 		a->lifeline_fd = kept_look(KEPT_LIFELINE);
 	else
 		r = start_to_listen(a, config, keeper, &l);
-	return r < 0 ? r : serve(a, config, &l, keeper);
+	return r < 0 ? r : serve_with(a, config, &l, keeper);
 }
 
 /* The one that is in force, where there was a broker before. */

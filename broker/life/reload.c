@@ -190,7 +190,7 @@ static json_t *row_of(const struct config_change *change)
 			 report_text(change->text), "now", (int)change->now);
 }
 
-static void answer(struct request *request, const struct reload *r)
+static void answer_reload(struct request *request, const struct reload *r)
 {
 	char rest[64];
 	struct page p;
@@ -227,7 +227,7 @@ void handle_reload(struct request *request)
 
 	/* whether or not it makes of who has asked somebody who may not ask */
 	if (request->deferred_ms) {
-		answer(request, r);
+		answer_reload(request, r);
 		return;
 	}
 	if (!request_may_operate(request->client)) {

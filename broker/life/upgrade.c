@@ -32,7 +32,7 @@ struct upgrade {
 };
 
 /* The broker before had asked itself to, and what came of it is this one. */
-static bool answer(struct request *request, const struct keeper *keeper)
+static bool answer_upgrade(struct request *request, const struct keeper *keeper)
 {
 	struct page p;
 
@@ -66,7 +66,7 @@ void handle_upgrade(struct request *request)
 		request_fail(request, SHARE_ENOTSUP, "this broker has no keeper");
 	else if (broker_is_ending(b))
 		request_fail(request, SHARE_EDISCONNECTED, "the broker is about to end");
-	else if (!b->life->asks_again || !answer(request, b->keeper))
+	else if (!b->life->asks_again || !answer_upgrade(request, b->keeper))
 		request_defer(request, &b->life->upgrade->waits);
 }
 

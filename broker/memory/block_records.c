@@ -175,7 +175,7 @@ struct blocks {
 	size_t n, room;
 };
 
-static int find_block(void *data, uint32_t record, const void *bytes, size_t size)
+static int add_found(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct blocks *all = data;
 	struct block_record r;
@@ -243,7 +243,7 @@ static int find_blocks(struct broker *b, struct blocks *all)
 	all->found = malloc((all->room + 1) * sizeof(*all->found));
 	if (!all->found)
 		return -ENOMEM;
-	r = journal_read(b->journal, RECORD_BUFFER, sizeof(struct small_record), find_block, all);
+	r = journal_read(b->journal, RECORD_BUFFER, sizeof(struct small_record), add_found, all);
 	return r < 0 ? r : sort_blocks(all);
 }
 

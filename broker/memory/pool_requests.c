@@ -157,7 +157,7 @@ static bool check_access(struct request *r, const struct pool *p)
 	return same;
 }
 
-static bool check_pages(struct request *r, const struct pool *p)
+static bool check_same_pages(struct request *r, const struct pool *p)
 {
 	const struct wire_pool_create *m = &r->m->pool_create;
 	char is[POOL_NUMA_MAX], wanted[POOL_NUMA_MAX];
@@ -214,7 +214,7 @@ static bool check_same(struct request *r, struct pool *p)
 		check_size(r, p, "alignment", p->sizes.alignment, m->alignment, m->alignment)) &&
 	       (!m->prefault ||
 		check_size(r, p, "prefault", p->sizes.prefault, m->prefault, m->prefault)) &&
-	       check_pages(r, p) &&
+	       check_same_pages(r, p) &&
 	       (!m->release_threshold ||
 		check_size(r, p, "release_threshold", p->sizes.release_threshold, keep, keep)) &&
 	       check_access(r, p);

@@ -189,7 +189,7 @@ static void take_over(struct prefault *p, struct filling *f)
 }
 
 /* Those that are over. True when there are others. */
-static bool look(struct prefault *p)
+static bool look_at_work(struct prefault *p)
 {
 	struct filling *f;
 	bool others;
@@ -206,14 +206,14 @@ static bool look(struct prefault *p)
 
 /* As long as there is something to do. The thread begins here, when the broker serves and has given
  * up its rights: a thread keeps those with which it began. */
-static void on_timer(evutil_socket_t fd, short what, void *data)
+static void on_prefault_timer(evutil_socket_t fd, short what, void *data)
 {
 	struct prefault *p = data;
 
 	(void)fd, (void)what;
 	if (!p->has_thread)
 		p->has_thread = thread_start(&p->thread, fill_all, p) == 0;
-	if (look(p))
+	if (look_at_work(p))
 		broker_set_timer(p->broker, p->timer, &soon);
 }
 
@@ -224,7 +224,7 @@ int prefault_new(struct broker *b, struct prefault **out)
 	if (!p)
 		return -ENOMEM;
 	p->broker = b;
-	p->timer = event_new(b->base, -1, 0, on_timer, p);
+	p->timer = event_new(b->base, -1, 0, on_prefault_timer, p);
 	if (!p->timer) {
 		free(p);
 		return -ENOMEM;
@@ -326,7 +326,7 @@ uint64_t prefault_done(struct broker *b, const struct segment *s)
 	struct prefault *p = b->memory->prefault;
 	uint64_t done;
 
-	look(p);
+	look_at_work(p);
 	if (s->memory.recipe.flags & MEMORY_IS_THERE)
 		return s->memory.recipe.size;
 	if (!s->filling)

@@ -43,7 +43,7 @@
 
 /* A gate that was lost for want of memory cannot be reached; without any client, nobody is behind
  * it either. */
-static struct fence_set *look(struct broker *b, struct fence_set *gate)
+static struct fence_set *look_at_gate(struct broker *b, struct fence_set *gate)
 {
 	gate = fence_set_prune(gate);
 	if (!gate || b->clients->n > 0 || !fence_set_is_lost(gate))
@@ -88,9 +88,9 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
 		   struct charge *charge)
 {
 	/* what ran already when it was allocated is not its allocator's to pay for */
-	struct fence_set *earlier = look(b, block_take_gate(block));
+	struct fence_set *earlier = look_at_gate(b, block_take_gate(block));
 
-	gate = look(b, gate);
+	gate = look_at_gate(b, gate);
 	if (charge)
 		charge_change_own(charge, PRICE_GATED_OWN);
 	if (charge && !gate)
@@ -123,7 +123,7 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 		gated_take_out(q, NULL, block);
 		cost = 1 + (uint32_t)(fences / FENCES_A_LOOK);
 		limit -= cost < limit ? cost : limit;
-		gate = look(b, gate);
+		gate = look_at_gate(b, gate);
 		if (gate) {
 			/* behind fewer it may be cut, or be somebody's own */
 			any |= p->reuse == SHARE_REUSE_GATE && fence_set_size(gate) < fences;

@@ -180,7 +180,7 @@ void names_access_changed(struct broker *b)
 }
 
 /* It is published: all that it says is there, and its charge. */
-static void attach(struct broker *b, struct name *n)
+static void link_name(struct broker *b, struct name *n)
 {
 	buffer_keep(n->buffer, &n->keep, KEEP_NAME, n->charge.account);
 	b->names->n++;
@@ -299,7 +299,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	n->tensor = tensor;
 	n->fence = *p->fence;
 	*p->fence = (struct fence){0};
-	attach(b, n);
+	link_name(b, n);
 	buffer_unref(b, p->buffer);
 	if (!MUTATION(name_not_noted))
 		name_note(b, n);
@@ -445,7 +445,7 @@ static int name_attach(struct broker *b, void *object)
 	n->persistent = !n->publisher;
 	TAILQ_INIT(&n->waits);
 	RB_INSERT(name_tree, &b->names->tree, n);
-	attach(b, n);
+	link_name(b, n);
 	return 0;
 }
 

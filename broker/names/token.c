@@ -182,7 +182,7 @@ static uint64_t token_order(const void *object)
 	return t->was.gone_ms;
 }
 
-static void attach(struct broker *b, struct token *t)
+static void link_token(struct broker *b, struct token *t)
 {
 	if (t->maker) {
 		TAILQ_INSERT_TAIL(&t->maker->names->tokens, t, of_maker);
@@ -233,7 +233,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	t->uses = terms->uses ? terms->uses : 1;
 	t->fence = *terms->fence;
 	*terms->fence = (struct fence){0};
-	attach(b, t);
+	link_token(b, t);
 	token_note(b, t);
 	*out = t;
 	return 0;
@@ -295,7 +295,7 @@ static int token_attach(struct broker *b, void *object)
 	account_unref(account);
 	buffer_keep(t->buffer, &t->keep, t->maker ? KEEP_TOKEN : KEEP_LEFT_TOKEN,
 		    t->charge.account);
-	attach(b, t);
+	link_token(b, t);
 	return set_timer(b, t);
 }
 

@@ -84,7 +84,7 @@ void handle_export(struct request *r)
 }
 
 /* Of a buffer in a pool that this user may use, or of one's own. */
-static struct token *find(struct request *r, const struct wire_bytes *bytes)
+static struct token *find_token(struct request *r, const struct wire_bytes *bytes)
 {
 	const char *how = NULL;
 	struct token *t = NULL;
@@ -117,7 +117,7 @@ static struct token *find(struct request *r, const struct wire_bytes *bytes)
 void handle_import(struct request *r)
 {
 	const struct wire_import *m = &r->m->import;
-	struct token *t = find(r, &m->token);
+	struct token *t = find_token(r, &m->token);
 	struct grant g = {0};
 	enum access_right right;
 	struct pool *p;
@@ -157,7 +157,7 @@ void handle_import(struct request *r)
 
 void handle_revoke(struct request *r)
 {
-	struct token *t = find(r, &r->m->revoke.token);
+	struct token *t = find_token(r, &r->m->revoke.token);
 
 	if (!t)
 		return;

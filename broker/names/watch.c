@@ -30,7 +30,7 @@ static void set_behind(struct watch *w, bool behind)
 	watch_note(w->client->broker, w);
 }
 
-static void attach(struct broker *b, struct watch *w)
+static void link_watch(struct broker *b, struct watch *w)
 {
 	TAILQ_INSERT_TAIL(&b->names->watches, w, link);
 	LIST_INSERT_HEAD(&w->client->names->watches, w, of_client);
@@ -51,7 +51,7 @@ int watch_new(struct broker *b, struct client *client, const void *prefix, size_
 	w->size = size;
 	w->client = client;
 	w->id = ++b->names->last_watch;
-	attach(b, w);
+	link_watch(b, w);
 	watch_note(b, w);
 	*out = w;
 	return 0;
@@ -149,7 +149,7 @@ static int watch_attach(struct broker *b, void *object)
 		return -EBADMSG;
 	if (!charge_take_with(&w->charge, w->client->account, LIMIT_WATCHES, 1, w->size))
 		return -ENOMEM;
-	attach(b, w);
+	link_watch(b, w);
 	return 0;
 }
 

@@ -27,7 +27,7 @@ static bool add_more(json_t *row, const struct account *a, enum limit_kind kind)
 	}
 }
 
-static json_t *row_of(const struct account *a, enum limit_kind kind)
+static json_t *limit_row(const struct account *a, enum limit_kind kind)
 {
 	uint64_t limit = account_limit(a, kind);
 	json_t *row =
@@ -59,7 +59,7 @@ void report_users(struct page *p)
 		for (; at / LIMIT_KINDS == account_uid(a); at++) {
 			enum limit_kind kind = (enum limit_kind)(at % LIMIT_KINDS);
 
-			if (!report_add(p, row_of(a, kind))) {
+			if (!report_add(p, limit_row(a, kind))) {
 				report_set_cursor(p, at);
 				return;
 			}
