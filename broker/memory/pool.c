@@ -310,32 +310,35 @@ bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint
 	return true;
 }
 
-static int take(struct pool *p, uint64_t size, uint64_t alignment, struct block **out)
+/* 0, POOL_FULL, or SHARE_ESYSTEM with a sentence. */
+static int take(struct pool *p, uint64_t size, uint64_t alignment, struct block **out,
+		struct failure *failure)
 {
-	int r = suballocator_alloc(&p->suballocator, size, alignment, out);
+	int e = suballocator_alloc(&p->suballocator, size, alignment, out);
 
-	if (r == 0)
+	if (e == 0)
 		pool_count_block(p, *out);
-	return r;
+	else
+		e = e == SUBALLOCATOR_FULL ? POOL_FULL : failure_no_memory(failure, "the broker");
+	return e;
 }
 
 static int find_block(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-		      uint64_t alignment, struct block **out)
+		      uint64_t alignment, struct block **out, struct failure *failure)
 {
 	int r;
 
 	reuse_collect(b, p, COLLECT_FEW);
-	r = take(p, size, alignment, out);
-	if (r == SUBALLOCATOR_FULL && pool_alloc_own(p, account, size, alignment, out))
+	r = take(p, size, alignment, out, failure);
+	if (r == POOL_FULL && pool_alloc_own(p, account, size, alignment, out))
 		return 0;
-	if (r == SUBALLOCATOR_FULL && pool_collect(b, p))
-		r = take(p, size, alignment, out);
+	if (r == POOL_FULL && pool_collect(b, p))
+		r = take(p, size, alignment, out, failure);
 	return r;
 }
 
-#define IS_FOUND (-1)
-
-/* What it has given back counts until the work on it is done, and is its own to use again. */
+/* What it has given back counts until the work on it is done, and is its own to use again: then it
+ * is in *out. */
 static int keep_to_share(struct broker *b, struct pool *p, struct account *account, uint64_t size,
 			 uint64_t alignment, uint64_t left_ms, struct block **out,
 			 struct failure *failure)
@@ -346,7 +349,7 @@ static int keep_to_share(struct broker *b, struct pool *p, struct account *accou
 	if (pool_user_may_have(p, account, size))
 		return 0;
 	if (pool_alloc_own(p, account, size, alignment, out))
-		return IS_FOUND;
+		return 0;
 	if (account_gated(account) > 0 && left_ms > 0)
 		return pool_wait(p, left_ms);
 	pool_user_explain(p, account, size, failure);
@@ -380,11 +383,12 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 				   "kernel",
 				   size_round(machine_memory(), memory), size_exact(size, wanted));
 	}
+	*out = NULL;
 	r = keep_to_share(b, p, account, size, alignment, left_ms, out, failure);
-	if (r != 0)
-		return r == IS_FOUND ? 0 : r;
-	r = find_block(b, p, account, size, alignment, out);
-	if (r == SUBALLOCATOR_FULL) {
+	if (r != 0 || *out)
+		return r;
+	r = find_block(b, p, account, size, alignment, out, failure);
+	if (r == POOL_FULL) {
 		r = pool_grow(b, p, size, left_ms, failure);
 		/* it can have no more now: then there is what work of others still runs on */
 		if (p->reuse == SHARE_REUSE_GATE &&
@@ -399,9 +403,9 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 			r = reuse_wait(p, account, size, left_ms, failure);
 		if (r != 0)
 			return r;
-		r = take(p, size, alignment, out);
+		r = take(p, size, alignment, out, failure);
 	}
-	return r == 0 ? 0 : failure_no_memory(failure, "the broker");
+	return r == POOL_FULL ? failure_no_memory(failure, "the broker") : r;
 }
 
 bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,

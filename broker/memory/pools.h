@@ -27,11 +27,14 @@ struct wire_bytes;
 
 #define POOL_BUFFER_MAX (UINT64_C(1) << 40) /* bytes; what a suballocator can count, by far */
 
+/* Beside 0 and SHARE_E... numbers, which are negative. POOL_FULL: nothing that is large enough is
+ * free now, which pool.c says to itself alone. */
+enum pool_result { POOL_LATER = 1, POOL_SHARE, POOL_FULL };
+
 /*
  * Takes @config's strings and lists over on success (they are NULL then); it must be validated.
  * @choice: NULL when it cannot be made yet. 0 or a SHARE_E... number.
  */
-enum pool_result { POOL_LATER = 1, POOL_SHARE };
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
 	     struct account *account, bool persistent, struct pool **out, struct failure *failure);
 
@@ -57,11 +60,8 @@ bool pool_may(const struct pool *p, const struct client *client, enum access_rig
 int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
 		struct failure *failure);
 
-/*
- * 0, POOL_LATER (defer the request in p->waits), POOL_SHARE (it would be more than its share), or a
- * SHARE_E... number, the last two with a sentence. @left_ms: how long the request may yet wait for
- * others.
- */
+/* 0, POOL_LATER (defer the request in p->waits), POOL_SHARE (it would be more than its share), or a
+ * SHARE_E... number, the last two with a sentence. @left_ms: for how long it may yet wait. */
 int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
 	       uint64_t alignment, uint64_t left_ms, struct block **out, struct failure *failure);
 /* The same, of what @account pays for already though it has given it back. False: there is none. */
