@@ -11,8 +11,8 @@
 
 /* Inside of claims: claim.c has their life, take.c what the broker takes over. */
 
-/* A buffer that was in flight when it was taken over. It is one of its producer's, however many
- * consumers may still use it. */
+/* A buffer that was in flight when the broker took it over from its producer: there is one of
+ * these, however many consumers may still use the buffer. */
 struct kept {
 	struct buffer *buffer; /* NULL: of an orphan without one */
 	uint32_t version, ticket;

@@ -55,8 +55,8 @@ struct channel {
 		uint64_t lost;        /* since the channel was made */
 		uint64_t untold;      /* of these, as no consumer has asked since */
 		uint64_t deserted_ms; /* since when some wait and nobody may fetch them; 0: no */
-		struct member_list
-		    producers; /* that are gone and of which some wait, by identifier */
+		/* That are gone and of which some wait, by identifier. */
+		struct member_list producers;
 		uint32_t n_producers;
 	} orphans;
 	uint32_t record;

@@ -48,8 +48,8 @@ struct connection {
 	int socket;
 	struct closing *closing; /* NULL: no descriptor can come in */
 	struct turn turn;        /* to read; to write, while something waits to go out */
-	struct event
-	    *retry; /* descriptors could not be sent; the socket may be writable all along */
+	/* Descriptors could not be sent; the socket may be writable all along. */
+	struct event *retry;
 	TAILQ_HEAD(, queued) queue;
 	bool waits;           /* some of it did not go out: for the socket, or for its peer */
 	uint64_t n_sent;      /* packets */

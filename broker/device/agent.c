@@ -155,8 +155,8 @@ static bool is_last(const struct agent *a, const struct wire_message *m)
 	return a->device[0] || m->type != WIRE_AGENT_DEVICE;
 }
 
-/* Of a broker one has its number and of a request, so that no serial comes again that may still be
- * answered. */
+/* A serial has the number of its broker and that of a request, so that one which an agent may still
+ * answer is never given out again. */
 #define SERIAL_REQUESTS 12 /* bits */
 
 static uint32_t serial_of_broker(const struct agent *a)
@@ -295,7 +295,7 @@ static void send_first(struct agent *a)
 	struct asked *first = TAILQ_FIRST(&a->asked);
 	size_t size;
 
-	/* what is to be destroyed is nobody's before it is: no record says it any more */
+	/* an agent may be told to destroy something: no record has that any more by then */
 	if (!journal_is_committed(b->journal))
 		broker_commit(b);
 	if (!concerns_this_process(a, first)) {

@@ -11,12 +11,13 @@
  * The journal is a file in memory (a memfd), mapped as a whole. It begins with a head; then come
  * two groups and then chunks of entries.
  *
- *   Entries   A chunk has entries of one type and one size. An entry is a checksum and the bytes of
- *             a record; a free one has the checksum 0. A record is called by the place of its
- * entry. See entries.c. Groups    What is put and dropped is first written to a group, as a list of
- * entries and what they shall be. A commit is one store of the group's number: after it, whoever
- * opens the journal writes the group's entries again, which says the same however often it is done.
- * There are two groups in turn, so that the one that counts is never written to. See group.c.
+ * A chunk has entries of one type and one size. An entry is a checksum and the bytes of a record; a
+ * free one has the checksum 0. A record is called by the place of its entry. See entries.c.
+ *
+ * What is put and dropped is first written to a group, as a list of entries and what they shall be.
+ * A commit is one store of the group's number: after it, whoever opens the journal writes the
+ * group's entries again, which says the same however often it is done. There are two groups in
+ * turn, so that the one that counts is never written to. See group.c.
  *
  * Only one process at a time uses the journal, and it runs one thread. A process that is killed has
  * done all stores before some instruction and none after it, and the memory outlives it; who comes

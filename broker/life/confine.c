@@ -11,9 +11,9 @@
  *   pidfd_getfd(2)), and it leaves no core with everybody's memory in it.
  * - System calls: those of the list, and sockets of AF_UNIX. Others fail with EPERM, as in the unit
  *   of systemd, whose list is longer. A call that is younger than all of the list fails with
- * ENOSYS, as on a kernel that does not have it: a C library or a driver that tries what is new does
- * with the old then, and only then. The agents inherit this, so the list has what a driver of a GPU
- *   asks for as well.
+ * ENOSYS, as on a kernel that does not have it: then, and only then, a C library or a driver that
+ * has tried what is new does with the old. The agents inherit this, so the list has what a driver
+ * of a GPU asks for as well.
  *
  * The filter is written out here, which takes no library: there is one condition beside the list,
  * and wheels would have to bring the library along. Where a sanitizer looks for leaks it attaches
