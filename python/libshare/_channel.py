@@ -36,9 +36,19 @@ def _milliseconds(stall: float | None) -> int:
     return int(stall * 1000)
 
 
-def _data_max(data_max: int, buffers: int) -> int:
+def _data_max(data_max: int, buffers: int, usual: int = 256) -> int:
     """Where nobody says it, there is room for what describes the Arrays as well."""
-    return count("data_max", data_max) or (256 + 320 * buffers if 1 < buffers <= 32 else 0)
+    return count("data_max", data_max) or (usual + 320 * buffers if 1 < buffers <= 32 else 0)
+
+
+def _joined(role: type, pool: Pool, name: str, depth: int, callers: int, workers: int, deliveries: int,
+            buffers: int, data_max: int, readonly_ok: bool) -> Any:
+    """A member of a service."""
+    member = role(pool, name_of("service", name), count("depth", depth), count("callers", callers),
+                  count("workers", workers), count("deliveries", deliveries), count("buffers", buffers),
+                  _data_max(data_max, buffers, 240), readonly_ok)
+    _open_members.add(member)
+    return member
 
 
 @extend(Pool)
@@ -128,28 +138,26 @@ class _Pool:
         _open_members.add(member)
         return member
 
-    def caller(self, name: str, *, depth: int = 0, callers: int = 0, workers: int = 0,
-               deliveries: int = 0, readonly_ok: bool = False) -> Caller:
+    def caller(self, name: str, *, depth: int = 0, callers: int = 0, workers: int = 0, deliveries: int = 0,
+               buffers: int = 0, data_max: int = 0, readonly_ok: bool = False) -> Caller:
         """Joins a service as a caller. The buffers of requests and answers are of this pool.
 
         depth: requests that wait at one worker, of one caller. callers, workers: how many at a
-        time. deliveries: a request that so many workers died of fails. What is left out is as it
+        time. deliveries: a request that so many workers died of fails. buffers: how many Arrays a
+        request or an answer has at most, up to 32; one. data_max: bytes with each, 65519 at most; 240, and
+        320 for each of several buffers. All have to say what is more. What is left out is as it
         is, or the default.
-        """
-        member = Caller(self, name_of("service", name), count("depth", depth), count("callers", callers),
-                        count("workers", workers), count("deliveries", deliveries), readonly_ok)
-        _open_members.add(member)
-        return member
 
-    def worker(self, name: str, *, depth: int = 0, callers: int = 0, workers: int = 0,
-               deliveries: int = 0, readonly_ok: bool = False) -> Worker:
+        As many calls are under way at a time as their answers have room for: 128, or 8192 / (callers * buffers).
+        """
+        return _joined(Caller, self, name, depth, callers, workers, deliveries, buffers, data_max, readonly_ok)
+
+    def worker(self, name: str, *, depth: int = 0, callers: int = 0, workers: int = 0, deliveries: int = 0,
+               buffers: int = 0, data_max: int = 0, readonly_ok: bool = False) -> Worker:
         """Joins a service as a worker: ``for request in worker:
         request.reply(…)``. The options are those of caller().
         """
-        member = Worker(self, name_of("service", name), count("depth", depth), count("callers", callers),
-                        count("workers", workers), count("deliveries", deliveries), readonly_ok)
-        _open_members.add(member)
-        return member
+        return _joined(Worker, self, name, depth, callers, workers, deliveries, buffers, data_max, readonly_ok)
 
 
 def tell_loops(cls: type, name: str = "close") -> None:
@@ -246,7 +254,7 @@ class _Client:
 
 @extend(Caller)
 class _Caller:
-    async def call_async(self, array: Array | None = None, meta: Any = None, *,
+    async def call_async(self, array: Array | list[Array] | dict[str, Array] | None = None, meta: Any = None, *,
                          data: Any = None, timeout: float | None = None, **stream: Any) -> Message:
         """As call(), for asyncio. If the task is canceled, the call is given up."""
         from . import _aio

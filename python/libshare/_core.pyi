@@ -377,13 +377,19 @@ class Pool(_Closes):
         callers: int = 0,
         workers: int = 0,
         deliveries: int = 0,
+        buffers: int = 0,
+        data_max: int = 0,
         readonly_ok: bool = False,
     ) -> Caller:
         """Joins a service as a caller. The buffers of requests and answers are of this pool.
 
         depth: requests that wait at one worker, of one caller. callers, workers: how many at a
-        time. deliveries: a request that so many workers died of fails. What is left out is as it
-        is, or the default."""
+        time. deliveries: a request that so many workers died of fails. buffers: how many Arrays a
+        request or an answer has at most, up to 32; one. data_max: bytes with each, 65519 at most; 240, and
+        320 for each of several buffers. All have to say what is more. What is left out is as it
+        is, or the default.
+
+        As many calls are under way at a time as their answers have room for: 128, or 8192 / (callers * buffers)."""
     def worker(
         self,
         name: str,
@@ -392,6 +398,8 @@ class Pool(_Closes):
         callers: int = 0,
         workers: int = 0,
         deliveries: int = 0,
+        buffers: int = 0,
+        data_max: int = 0,
         readonly_ok: bool = False,
     ) -> Worker:
         """Joins a service as a worker: ``for request in worker:
@@ -800,13 +808,13 @@ class Message:
         NotSupportedError: it is of a broadcast or a service, or its producer has an older library."""
     def reply(
         self,
-        array: Array | None = None,
+        array: Array | list[Array] | dict[str, Array] | None = None,
         meta: Any = None,
         *,
         data: Buffer | None = None,
         stream: Stream = ...,
     ) -> None:
-        """Of a request to a service: answer with an Array, or None, and meta or data as for Producer.send(), and
+        """Of a request to a service: answer with an Array, several or None, and meta or data as for Producer.send(), and
         acknowledge the request. The stream is where the work on both was enqueued.
 
         CanceledError, OwnerDiedError: nobody waits for the answer any more; the request is given up all the same."""
@@ -825,22 +833,22 @@ class Caller(_Closes):
         each wait. Not to be read or closed."""
     def call(
         self,
-        array: Array | None = None,
+        array: Array | list[Array] | dict[str, Array] | None = None,
         meta: Any = None,
         *,
         data: Buffer | None = None,
         timeout: Timeout = None,
         stream: Stream = ...,
     ) -> Message:
-        """Ask: send an Array, or None, and meta or data as Producer.send(), and wait for the answer, a Message to
-        be acknowledged. The worker gets the Array for reading. Work enqueued on the stream afterwards comes
+        """Ask: send an Array, several (where the service has buffers=) or None, and meta or data, as Producer.send(), and wait for the answer, a Message to
+        be acknowledged. The worker gets the Arrays for reading. Work enqueued on the stream afterwards comes
         after the worker's.
 
         TimedOutError: no worker has answered in time. OwnerDiedError: all workers that had it died, or the one that
         answered did before its work was done. CanceledError: a worker gave the request up."""
     async def call_async(
         self,
-        array: Array | None = None,
+        array: Array | list[Array] | dict[str, Array] | None = None,
         meta: Any = None,
         *,
         data: Buffer | None = None,
@@ -850,7 +858,7 @@ class Caller(_Closes):
         """As call(), for asyncio. If the task is canceled, the call is given up."""
     def start(
         self,
-        array: Array | None = None,
+        array: Array | list[Array] | dict[str, Array] | None = None,
         meta: Any = None,
         *,
         data: Buffer | None = None,

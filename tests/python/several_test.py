@@ -329,6 +329,148 @@ def test_any_byte_of_what_describes_them_may_be_any(pool, pair):
                         assert np.asarray(array).copy().nbytes == array.nbytes <= size
 
 
+@pytest.fixture
+def service(pool):
+    with pool.caller("s", buffers=4, callers=4) as caller, pool.worker("s", buffers=4) as worker:
+        yield caller, worker
+
+
+def test_services_ask_and_answer_with_several(pool, service):
+    caller, worker = service
+    named = sample(pool)
+    one = pool.array(np.arange(3))
+    for asked, answered in ((named, list(named.values())), ([one, one[1:]], named), (one, [one]), (None, {"ä": one}), ([one] * 4, None)):
+        for extra in ({}, {"meta": {"n": 7}}, {"data": b"bytes"}):
+            pending = caller.start(asked, **extra)
+            with worker.recv(5) as request:
+                if isinstance(asked, (list, dict)):
+                    same(request.arrays, asked)
+                else:
+                    assert len(request.arrays) == (asked is not None)
+                assert request.meta == extra["meta"] if "meta" in extra else request.data == extra.get("data", b"")
+                request.reply(answered, **extra)
+            with pending.finish(5) as answer:
+                if answered is None:
+                    assert answer.arrays == []
+                else:
+                    same(answer.arrays, answered)
+                assert answer.meta == extra["meta"] if "meta" in extra else answer.data == extra.get("data", b"")
+
+
+def test_services_leave_each_to_who_keeps_it(pool, service, broker):
+    caller, worker = service
+    for i in range(4):
+        pending = caller.start([pool.array(np.full(1000, j)) for j in range(4)])
+        request = worker.recv(5)
+        asked = request.arrays[i]
+        request.reply({str(j): pool.array(np.full(1000, 10 + j)) for j in range(4)})
+        answer = pending.finish(5)
+        answered = np.asarray(answer.arrays[str(i)])
+        answer.ack()
+        for _ in range(3):
+            pending = caller.start([pool.array(np.full(1000, 99)) for j in range(4)])
+            request = worker.recv(5)
+            request.reply([pool.array(np.full(1000, 98)) for j in range(4)])
+            pending.finish(5).ack()
+        assert (np.asarray(asked) == i).all() and (answered == 10 + i).all()
+        del asked, answered, request, pending
+    gc.collect()
+    pool.set_cache(0)
+    until(lambda: broker.inspect("buffers") == [])
+
+
+def test_services_come_after_the_work_on_each(client, pool, service):
+    caller, worker = service
+    gates = [threading.Event(), threading.Event()]
+    streams = [client.host_stream(), client.host_stream()]
+    arrays = [pool.zeros(3, stream=s) for s in streams]
+
+    def work():
+        for n, (gate, s, x) in enumerate(zip(gates, streams, arrays), 1):
+            gate.clear()
+            np.asarray(x).fill(0)
+            s.launch(gate.wait)
+            s.launch(lambda x=x, n=n: np.asarray(x).fill(n))
+
+    def is_there_in_the_end(get):
+        for gate in gates:
+            with pytest.raises(libshare.NotReadyError):
+                get(0)
+            gate.set()
+        m = get(5)
+        assert [int(np.asarray(x)[0]) for x in m.arrays] == [1, 2]
+        return m
+
+    work()
+    pending = caller.start(arrays)
+    request = is_there_in_the_end(worker.recv)
+    work()
+    request.reply(arrays)
+    is_there_in_the_end(lambda timeout: pending.finish(timeout, stream=None)).ack()
+    # one alone as well
+    gates[1].clear()
+    pending = caller.start(None)
+    streams[1].launch(gates[1].wait)
+    worker.recv(5).reply(arrays[1])
+    with pytest.raises(libshare.NotReadyError):
+        pending.finish(0)
+    gates[1].set()
+    pending.finish(5).ack()
+    for s in streams:
+        s.close()
+
+
+def test_many_are_sent_behind_the_work_on_each(client, pool, pair):
+    tx, rx = pair
+    gates = [threading.Event(), threading.Event()]
+    streams = [client.host_stream(), client.host_stream()]
+    a, b = (pool.zeros(3, stream=s) for s in streams)
+    for sent in ([a, b], [pool.zeros(3), a, [b]], [[a, b]]):
+        for n, (gate, s, x) in enumerate(zip(gates, streams, (a, b)), 1):
+            gate.clear()
+            np.asarray(x).fill(0)
+            s.launch(gate.wait)
+            s.launch(lambda x=x, n=n: np.asarray(x).fill(n))
+        assert tx.send_many(sent) == len(sent)
+        for gate in gates:
+            with pytest.raises(libshare.NotReadyError):
+                rx.recv(0)
+            gate.set()
+        values = []
+        for _ in sent:
+            with rx.recv(5) as m:
+                values += [int(np.asarray(x)[0]) for x in m.arrays]
+        assert [v for v in values if v] == [1, 2]
+    for s in streams:
+        s.close()
+
+
+def test_services_refuse_what_was_not_said(pool, service):
+    caller, worker = service
+    a = pool.array(np.arange(3))
+    with pytest.raises(ValueError, match="5 Arrays cannot go"):
+        caller.start([a] * 5)
+    with pytest.raises(libshare.ExistsError, match="buffers"):
+        pool.worker("s")
+    with pytest.raises(libshare.ExistsError, match="buffers"):
+        pool.caller("s")
+    with pytest.raises(ValueError, match="buffers"):
+        pool.caller("t", buffers=-1)
+    with pytest.raises(libshare.InvalidArgumentError):
+        pool.caller("t", buffers=33)
+    with pytest.raises(libshare.InvalidArgumentError, match="65519"):
+        pool.caller("t", data_max=65520)
+    with pool.caller("t", data_max=5000) as one, pool.worker("t", data_max=5000) as other:
+        pending = one.start(a, data=b"x" * 4000)
+        with other.recv(5) as request:
+            assert request.data == b"x" * 4000
+            with pytest.raises(ValueError, match="buffers="):
+                request.reply([a])
+            request.reply(None, data=b"y" * 5000)
+        with pending.finish(5) as answer:
+            assert answer.data == b"y" * 5000
+
+
 def test_asyncio_sends_and_receives_several(pool, pair):
     tx, rx = pair
     named = sample(pool)
@@ -342,6 +484,24 @@ def test_asyncio_sends_and_receives_several(pool, pair):
         async for m in rx:
             same(m.arrays, [named["boxes"]])
             break
+
+    asyncio.run(run())
+
+
+def test_asyncio_calls_with_several(pool, service):
+    caller, worker = service
+    named = sample(pool)
+
+    async def serve():
+        request = await worker.recv_async(5)
+        same(request.arrays, named)
+        request.reply(list(named.values()))
+
+    async def run():
+        serving = asyncio.ensure_future(serve())
+        with await caller.call_async(named, timeout=5) as answer:
+            same(answer.arrays, list(named.values()))
+        await serving
 
     asyncio.run(run())
 

@@ -145,8 +145,8 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	PyObject *given[6];
 	share_outgoing raw;
 	struct outgoing out;
-	struct stream stream, home;
 	struct source *source = NULL;
+	struct stream stream;
 	share_channel *ch;
 	struct wait w;
 	int r, again = 0, gives = 0;
@@ -156,11 +156,10 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	    (given[5] && (gives = PyObject_IsTrue(given[5])) < 0) ||
 	    !outgoing_begin(&out, self->buffers, given[0], given[1], given[2]))
 		return NULL;
-	home = outgoing_home(&out);
 	/* Bytes are copied at once. Only memory can have work on a stream that the caller did not
 	 * name. */
-	if (!stream_from(given[3], out.array && out.array->on_gpu, -1, home, &stream) ||
-	    (!given[3] && stream.p == home.p && !outgoing_order(&out, stream.p))) {
+	if (!outgoing_stream(&out, given[3], out.array && out.array->on_gpu, outgoing_home(&out),
+			     &stream)) {
 		outgoing_end(&out, 0);
 		return NULL;
 	}
@@ -198,6 +197,22 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	Py_RETURN_NONE;
 }
 
+/* Of all together. Returns false with an exception. */
+static bool stream_of_many(const struct outgoing *out, Py_ssize_t n, PyObject *given, bool on_gpu,
+			   struct stream *stream)
+{
+	struct stream home = {NULL, NULL};
+
+	for (Py_ssize_t i = 0; i < n && !home.p; i++)
+		home = outgoing_home(&out[i]);
+	if (!stream_from(given, on_gpu, -1, home, stream))
+		return false;
+	for (Py_ssize_t i = 0; i < n && !given && stream->p == home.p; i++)
+		if (!outgoing_order(&out[i], stream->p))
+			return false;
+	return true;
+}
+
 PyDoc_STRVAR(
     send_many_doc,
     "send_many(messages, *, stream=..., timeout=None)\n--\n\n"
@@ -219,8 +234,7 @@ static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	struct wait w;
 	int r = 0, again = 0;
 
-	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[2]) ||
-	    !stream_from(given[1], self->on_gpu, -1, (struct stream){NULL, NULL}, &stream))
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[2]))
 		return NULL;
 	list = PySequence_List(given[0]);
 	if (!list)
@@ -239,7 +253,9 @@ static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 			break;
 		raw[ready] = outgoing_raw(&out[ready]);
 	}
-	ch = PyErr_Occurred() ? NULL : handle_enter(&self->handle);
+	ch = NULL;
+	if (!PyErr_Occurred() && stream_of_many(out, ready, given[1], self->on_gpu, &stream))
+		ch = handle_enter(&self->handle);
 	while (ch && sent < count) {
 		WAITING(&w, &self->handle, again, r,
 			share_send_within(ch, raw + sent, (size_t)(count - sent), wait_ms(&w),

@@ -12,7 +12,7 @@
 struct member {
 	OBJECT_HEAD; /* its handle: a share_channel or a share_service */
 	bool on_gpu, adopts, readonly_ok;
-	uint32_t buffers; /* of a channel: how many a message may have, as far as was said here */
+	uint32_t buffers; /* how many a message may have, as far as was said here */
 };
 
 struct message {
@@ -67,6 +67,9 @@ bool outgoing_end(struct outgoing *o, int r); /* as handle_leave() */
  * outgoing_order() makes wait for the work on the others. That returns false with an exception. */
 struct stream outgoing_home(const struct outgoing *o);
 bool outgoing_order(const struct outgoing *o, void *stream);
+/* As stream_from(), and where that is @home, it comes after the work on each Array. */
+bool outgoing_stream(const struct outgoing *o, PyObject *given, bool on_gpu, struct stream home,
+		     struct stream *out);
 /* As the library has it; @o stays. */
 share_outgoing outgoing_raw(const struct outgoing *o);
 

@@ -266,7 +266,7 @@ static PyObject *reject_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 PyDoc_STRVAR(
     reply_doc,
     "reply(array=None, meta=None, *, data=None, stream=...)\n--\n\n"
-    "Of a request to a service: answer with an Array, or None, and meta or data as for "
+    "Of a request to a service: answer with an Array, several or None, and meta or data as for "
     "Producer.send(), and\nacknowledge the request. The stream is where the work on both was "
     "enqueued.\n\nCanceledError, OwnerDiedError: nobody waits for the answer any more; the request "
     "is "
@@ -277,8 +277,9 @@ static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	    "reply", {"array", "meta", "data", "stream", NULL}, 0, 2, {NULL}};
 	struct message *m = (struct message *)o;
 	PyObject *given[4];
-	struct stream stream;
+	struct stream stream, home;
 	struct outgoing out;
+	share_outgoing raw;
 	int r;
 
 	if (!args_spread(&s, args, n, names, given) || !is_usable(m))
@@ -289,13 +290,17 @@ static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 					      : "only a request to a service can be answered");
 		return NULL;
 	}
-	if (!stream_from(given[3], m->of->on_gpu, -1, (struct stream){m->stream, m->owner},
-			 &stream) ||
-	    !keep_data(m) || !outgoing_begin(&out, 1, given[0], given[1], given[2]))
+	if (!keep_data(m) || !outgoing_begin(&out, m->of->buffers, given[0], given[1], given[2]))
 		return NULL;
+	home = m->stream ? (struct stream){m->stream, m->owner} : outgoing_home(&out);
+	if (!outgoing_stream(&out, given[3], m->of->on_gpu, home, &stream)) {
+		outgoing_end(&out, 0);
+		return NULL;
+	}
 	m->users++;
 	settle_array(m);
-	UNLOCKED(r = share_reply(&m->m, out.b, out.data, out.size, stream.p));
+	raw = outgoing_raw(&out);
+	UNLOCKED(r = share_reply_with(&m->m, &raw, stream.p));
 	m->users--;
 	outgoing_end(&out, r);
 	if (!m->m.channel)

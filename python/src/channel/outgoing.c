@@ -249,15 +249,24 @@ struct stream outgoing_home(const struct outgoing *o)
 	return o->array ? array_home(o->array) : (struct stream){NULL, NULL};
 }
 
+static bool order(struct array *a, void *stream)
+{
+	return a->stream == stream || (!a->stream && !a->on_gpu) || array_order_any(a, stream);
+}
+
 bool outgoing_order(const struct outgoing *o, void *stream)
 {
-	for (uint32_t i = 0; i < o->n; i++) {
-		struct array *a = o->arrays[i];
-
-		if (a->stream != stream && (a->stream || a->on_gpu) && !array_order_any(a, stream))
+	for (uint32_t i = 0; i < o->n; i++)
+		if (!order(o->arrays[i], stream))
 			return false;
-	}
-	return true;
+	return o->n > 0 || !o->array || order(o->array, stream);
+}
+
+bool outgoing_stream(const struct outgoing *o, PyObject *given, bool on_gpu, struct stream home,
+		     struct stream *out)
+{
+	return stream_from(given, on_gpu, -1, home, out) &&
+	       (given || out->p != home.p || outgoing_order(o, out->p));
 }
 
 share_outgoing outgoing_raw(const struct outgoing *o)

@@ -40,8 +40,9 @@ static PyObject *open_service(PyTypeObject *type, PyObject *args, enum share_ser
 	share_client *c;
 	int r, ok;
 
-	if (!PyArg_ParseTuple(args, "O!sIIIIp", core.pool, &pool, &name, &options.depth,
-			      &options.callers, &options.workers, &options.deliveries, &ok))
+	if (!PyArg_ParseTuple(args, "O!sIIIIIIp", core.pool, &pool, &name, &options.depth,
+			      &options.callers, &options.workers, &options.deliveries,
+			      &options.buffers, &options.data_max, &ok))
 		return NULL;
 	c = member_begin(pool, &info);
 	if (!c)
@@ -49,8 +50,10 @@ static PyObject *open_service(PyTypeObject *type, PyObject *args, enum share_ser
 	options.pool = info.name;
 	UNLOCKED(r = share_service_open(c, name, role, &options, &s));
 	self = member_made(type, pool, r, role == SHARE_CALLER ? "caller" : "worker", s, give_up);
-	if (self)
+	if (self) {
 		self->readonly_ok = ok;
+		self->buffers = options.buffers;
+	}
 	return (PyObject *)self;
 }
 
@@ -130,19 +133,19 @@ static bool is_pending(struct pending *self)
  * exception. */
 static struct pending *start(struct member *self, PyObject *const *given, const struct wait *w)
 {
-	struct stream stream, home = {NULL, NULL};
+	struct stream stream;
 	struct wait now = w ? *w : (struct wait){.once = true};
 	struct pending *pending;
 	struct outgoing out;
+	share_outgoing raw;
 	share_service *s;
 	int r, again = 0;
 
-	if (!outgoing_begin(&out, 1, given[0], given[1], given[2]))
+	if (!outgoing_begin(&out, self->buffers, given[0], given[1], given[2]))
 		return NULL;
-	if (out.array)
-		home = array_home(out.array);
 	pending = (struct pending *)PyType_GenericAlloc(core.pending, 0);
-	if (!pending || !stream_from(given[3], self->on_gpu, -1, home, &stream)) {
+	if (!pending ||
+	    !outgoing_stream(&out, given[3], self->on_gpu, outgoing_home(&out), &stream)) {
 		outgoing_end(&out, 0);
 		Py_XDECREF((PyObject *)pending);
 		return NULL;
@@ -153,10 +156,10 @@ static struct pending *start(struct member *self, PyObject *const *given, const 
 		Py_DECREF((PyObject *)pending);
 		return NULL;
 	}
+	raw = outgoing_raw(&out);
 	for (;;) {
 		WAITING(&now, &self->handle, again, r,
-			share_call_start(s, out.b, out.data, out.size, wait_ms(&now), stream.p,
-					 &pending->p));
+			share_call_start_with(s, &raw, wait_ms(&now), stream.p, &pending->p));
 		if (again < 0 || r != SHARE_EAGAIN || !w || wait_is_over(w))
 			break;
 		/* as many as there may be: other threads of this program may finish some */
@@ -232,8 +235,9 @@ static PyObject *finish(struct pending *self, const struct wait *w, PyObject *gi
 PyDoc_STRVAR(
     call_doc,
     "call(array=None, meta=None, *, data=None, timeout=None, stream=...)\n--\n\n"
-    "Ask: send an Array, or None, and meta or data as Producer.send(), and wait for the answer, "
-    "a Message to\nbe acknowledged. The worker gets the Array for reading. Work enqueued on the "
+    "Ask: send an Array, several (where the service has buffers=) or None, and meta or data, as "
+    "Producer.send(), and wait for the answer, "
+    "a Message to\nbe acknowledged. The worker gets the Arrays for reading. Work enqueued on the "
     "stream afterwards comes\nafter the worker's.\n\n"
     "TimedOutError: no worker has answered in time. OwnerDiedError: all workers that had it died, "
     "or the "
