@@ -279,9 +279,11 @@ Test(service_several, of_a_request_stay_until_work_on_another_stream_is_done)
 	with.data_size = sizeof(value);
 	check_ok(share_reply_with(&m, &with, quick));
 	expect_several_of(call, 50, 2);
-	/* they would get it */
-	for (int i = 0; i < 8; i++)
+	/* the next calls see that the request is acknowledged: these would get its memory then */
+	for (int i = 0; i < 8; i++) {
+		goes_round(1, 1);
 		others[i] = filled_buffer(pool, 77);
+	}
 	gate_open(g);
 	check_ok(share_host_stream_synchronize(slow));
 	check_ok(share_host_stream_synchronize(quick));
