@@ -3,8 +3,7 @@
 /*
  * From an address to the allocation of a device that is mapped there, and to a descriptor of it.
  * The driver is asked what the memory is, and how others can have it: what cuMemCreate() made for
- * descriptors, wherever and in how many pieces it is mapped, can be exported by its handle. None of
- * these calls needs a context.
+ * descriptors, wherever and in how many pieces it is mapped, can be exported by its handle.
  */
 
 #include <fcntl.h>
@@ -32,13 +31,33 @@ static unsigned attribute(const struct cuda *cu, CUdeviceptr pointer, CUpointer_
 	return cu->PointerGetAttribute(&value, which, pointer) == CUDA_SUCCESS ? value : 0;
 }
 
+/* Of all these calls this alone needs a context. What the attributes CU_POINTER_ATTRIBUTE_RANGE_*
+ * say without one is the whole range that was reserved (gpu-facts, adopt_what_lies_at_an_address). */
+static int ask_range(const struct cuda *cu, CUdeviceptr pointer, struct range *out,
+		     struct failure *failure)
+{
+	struct cuda_scope scope;
+	CUresult result;
+	int device = 0, r;
+
+	result = cu->PointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(failure, "cuPointerGetAttribute", result);
+	r = cuda_enter(cu, device, &scope, failure);
+	if (r != 0)
+		return r;
+	result = cu->MemGetAddressRange(&out->base, &out->size, pointer);
+	cuda_leave(&scope);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuMemGetAddressRange", result);
+}
+
 static int find_range(const struct cuda *cu, CUdeviceptr pointer, uint64_t size, struct range *out,
 		      struct failure *failure)
 {
-	CUresult result = cu->MemGetAddressRange(&out->base, &out->size, pointer);
+	int r = ask_range(cu, pointer, out, failure);
 
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemGetAddressRange", result);
+	if (r != 0)
+		return r;
 	if (pointer >= out->base && pointer - out->base < out->size &&
 	    size <= out->size - (pointer - out->base))
 		return 0;

@@ -26,10 +26,6 @@ static CUresult of_device(CUpointer_attribute which, const struct range *r, CUde
 		return PUT(int, ordinal_of(r->backing->device));
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		return PUT(int, 0);
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		return PUT(CUdeviceptr, r->address);
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		return PUT(size_t, r->size);
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		return PUT(int, 1);
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -103,7 +99,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr po
 {
 	struct range *r;
 
-	ENTER(cuMemGetAddressRange_v2, NEEDS_INIT);
+	ENTER(cuMemGetAddressRange_v2, NEEDS_CONTEXT);
 	pthread_mutex_lock(&standin_lock);
 	r = range_at(pointer);
 	if (r && base)

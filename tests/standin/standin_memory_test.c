@@ -320,10 +320,12 @@ Test(standin_memory, a_pointer_says_what_it_is)
 	size_t size;
 
 	standin_configure("");
-	use_context();
+	MUST(cuInit(0));
 	p = vmm_map(vmm_create(SIZE), SIZE, READ);
 	MUST(cuPointerGetAttributes(2, which, out, p + 100));
 	CHECK(type == CU_MEMORYTYPE_DEVICE && ordinal == 0);
+	CHECK_RESULT(cuMemGetAddressRange(&base, &size, p + 100), CUDA_ERROR_INVALID_CONTEXT);
+	use_context();
 	MUST(cuMemGetAddressRange(&base, &size, p + 100));
 	CHECK(base == p && size == SIZE);
 	CHECK_RESULT(

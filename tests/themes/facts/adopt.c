@@ -38,7 +38,7 @@ static void expect_range(CUdeviceptr at, CUdeviceptr base, uint64_t size)
 	CUdeviceptr found;
 	size_t bytes;
 
-	MUST(MemGetAddressRange(&found, &bytes, at));
+	MUST(MemGetAddressRange(&found, &bytes, at)); /* which alone needs a context */
 	if (found != base || bytes != size)
 		failed("%#lx is said to lie in %zu bytes from %#lx on, not %lu from %#lx on",
 		       (unsigned long)at, bytes, (unsigned long)found, (unsigned long)size,
@@ -66,7 +66,7 @@ static int export_at(CUdeviceptr at, struct stat *st)
 	return fd;
 }
 
-/* Of all this without a context, but the look at what is there. */
+/* All this without a context, but for the range of a piece and the look at what is there. */
 static void by_its_address(void)
 {
 	unsigned type = 0, managed = 2;
@@ -80,13 +80,13 @@ static void by_its_address(void)
 	MUST(PointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
 	if (type != CU_MEMORYTYPE_DEVICE || managed != 0)
 		failed("it is said to be of type %u, managed %u", type, managed);
-	expect_range(p + 4096, p, PIECE);
-	expect_range(p + PIECE + 1, p + PIECE, PIECE);
 	fd = export_at(p + PIECE, &st);
 	if (fcntl(fd, F_GET_SEALS) < 0 && !(S_ISCHR(st.st_mode) && major(st.st_rdev) == 195))
 		failed("the descriptor is of type %o, device %u:%u", st.st_mode & S_IFMT,
 		       major(st.st_rdev), minor(st.st_rdev));
 	use_context();
+	expect_range(p + 4096, p, PIECE);
+	expect_range(p + PIECE + 1, p + PIECE, PIECE);
 	must(fill(p, 0x11, PIECE), "fill");
 	must(fill(p + PIECE, 0x22, PIECE), "fill");
 	q = vmm_map(vmm_import(fd), PIECE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -95,8 +95,8 @@ static void by_its_address(void)
 	MUST(MemUnmap(p, 2 * PIECE));
 	if (!holds(q, 0x22, PIECE))
 		failed("what its maker has unmapped is gone");
-	ok("type, range of each piece, handle, properties and export without a context; the "
-	   "descriptor is of device %u:%u; freed, the type of the address: %s",
+	ok("type, handle, properties and export without a context, the range of each piece with "
+	   "one; the descriptor is of device %u:%u; freed, the type of the address: %s",
 	   major(st.st_rdev), minor(st.st_rdev),
 	   error_name(cu.PointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p)));
 }
