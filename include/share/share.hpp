@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -446,6 +447,35 @@ inline share_tensor tensor(share_dtype dtype, std::initializer_list<std::int64_t
 /* ------------------------------------------------------------------------------------------- */
 /* Channels                                                                                    */
 
+/** The buffers of one message, as in `tx.send({image, boxes})`. */
+using several = std::initializer_list<std::reference_wrapper<const buffer>>;
+
+namespace detail
+{
+/* What goes with several buffers, as the library takes it. */
+class outgoing
+{
+public:
+	outgoing(several buffers, const void *data, std::size_t size)
+	{
+		if (buffers.size() == 0 || buffers.size() > sizeof(handles_) / sizeof(*handles_))
+			throw error(SHARE_EINVAL, "a message has 1 to 32 buffers");
+		m_.buffers = handles_;
+		for (const buffer &b : buffers)
+			handles_[m_.n_buffers++] = b.get();
+		m_.data = data;
+		m_.data_size = size;
+	}
+	outgoing(const outgoing &) = delete;
+	outgoing &operator=(const outgoing &) = delete;
+	const share_outgoing *get() const noexcept { return &m_; }
+
+private:
+	share_outgoing m_ = SHARE_OUTGOING_INIT;
+	share_buffer *handles_[32];
+};
+} // namespace detail
+
 /** A message or a request that was received, which the destructor acknowledges behind the stream
  * that was named last. */
 class message
@@ -479,15 +509,15 @@ public:
 	/** 0, or why there is no buffer though one was sent. */
 	int error() const noexcept { return m_.error; }
 	bool has_buffer() const noexcept { return m_.buffer; }
-	/** A reference of its own to the buffer, which may outlive the message. Throws error(), if
-	 * there is one. */
-	[[nodiscard]] buffer retain() const
+	std::size_t n_buffers() const noexcept { return m_.n_buffers; }
+	/** A reference of its own to a buffer, which may outlive the message. Throws error(), if there
+	 * is one, and std::out_of_range. */
+	[[nodiscard]] buffer retain(std::size_t i = 0) const
 	{
-		check_error();
-		return buffer(share_retain(m_.buffer), stream_);
+		return buffer(share_retain(at(i)), stream_);
 	}
-	/** The memory of the buffer, as buffer::as(). Throws error(), if there is one. */
-	template <typename T> view<T> as() const { return retain_view<T>(); }
+	/** The memory of a buffer, as buffer::as(). Throws as retain(). */
+	template <typename T> view<T> as(std::size_t i = 0) const { return retain_view<T>(at(i)); }
 	std::uint64_t number() const noexcept { return m_.number; }
 	std::uint64_t lost() const noexcept { return m_.lost; }
 	std::uint32_t deliveries() const noexcept { return m_.deliveries; }
@@ -506,27 +536,42 @@ public:
 		return r != SHARE_ECANCELED && r != SHARE_EOWNERDEAD && check(r) == 0;
 	}
 	bool reply(const void *data, std::size_t size) { return reply(buffer(), data, size); }
+	bool reply(several answer, const void *data = nullptr, std::size_t size = 0)
+	{
+		int r = share_reply_with(&m_, detail::outgoing(answer, data, size).get(), stream_.get());
+
+		return r != SHARE_ECANCELED && r != SHARE_EOWNERDEAD && check(r) == 0;
+	}
 
 private:
 	void forget() noexcept
 	{
 		m_.channel = nullptr;
 		m_.buffer = nullptr;
+		m_.buffers = nullptr;
+		m_.n_buffers = 0;
+	}
+	/* NULL: the message has none at all. */
+	share_buffer *at(std::size_t i) const
+	{
+		check_error();
+		if (i > 0 && i >= m_.n_buffers)
+			throw std::out_of_range("the message has fewer buffers");
+		return i > 0 ? m_.buffers[i] : m_.buffer;
 	}
 	void check_error() const
 	{
 		if (m_.error != 0)
 			throw share::error(m_.error, share_strerror(m_.error));
 	}
-	template <typename T> view<T> retain_view() const
+	template <typename T> view<T> retain_view(share_buffer *b) const
 	{
-		buffer borrowed(m_.buffer, stream_);
+		buffer borrowed(b, stream_);
 		struct keeper {
 			buffer &b;
 			~keeper() { static_cast<void>(b.detach()); }
 		} keep{borrowed};
 
-		check_error();
 		return borrowed.as<T>();
 	}
 
@@ -630,6 +675,13 @@ public:
 		return sent(share_send(get(), b.get(), data, size, s.get()));
 	}
 	[[nodiscard]] bool send(const void *data, std::size_t size) const { return send(buffer(), data, size); }
+	[[nodiscard]] bool send(several buffers, const void *data = nullptr, std::size_t size = 0,
+				stream s = {}) const
+	{
+		detail::outgoing m(buffers, data, size);
+
+		return sent(share_send_many(get(), m.get(), 1, s.get()));
+	}
 	/** The reference goes to the channel, if there is room. */
 	[[nodiscard]] bool give(buffer &&b, const void *data = nullptr, std::size_t size = 0,
 				stream s = {}) const
@@ -661,7 +713,7 @@ public:
 	}
 
 private:
-	static bool sent(int result) { return !detail::is_over(result) && check(result) == 0; }
+	static bool sent(int result) { return !detail::is_over(result) && check(result) >= 0; }
 };
 
 /** A channel, to receive: `for (share::message &m : consumer)` until the last producer has gone. */
@@ -761,6 +813,16 @@ public:
 	{
 		return call(buffer(), data, size, limit);
 	}
+	[[nodiscard]] std::optional<message> call(several buffers, const void *data = nullptr,
+						  std::size_t size = 0,
+						  milliseconds limit = forever, stream s = {}) const
+	{
+		share_message m = SHARE_MESSAGE_INIT;
+		detail::outgoing request(buffers, data, size);
+		int r = share_call_with(get(), request.get(), detail::timeout(limit), s.get(), &m);
+
+		return detail::received(r, m, s, limit);
+	}
 	/** Asks, and leaves the answer to pending::finish(). Nothing: no room within that time, or too
 	 * many calls are under way. */
 	[[nodiscard]] std::optional<pending> start(const buffer &b, const void *data = nullptr,
@@ -768,11 +830,25 @@ public:
 						   milliseconds limit = forever, stream s = {}) const
 	{
 		share_pending *p;
-		int r = share_call_start(get(), b.get(), data, size, detail::timeout(limit), s.get(), &p);
 
-		if (detail::is_over(r))
+		return started(share_call_start(get(), b.get(), data, size, detail::timeout(limit), s.get(), &p), p);
+	}
+	[[nodiscard]] std::optional<pending> start(several buffers, const void *data = nullptr,
+						   std::size_t size = 0,
+						   milliseconds limit = forever, stream s = {}) const
+	{
+		share_pending *p;
+		detail::outgoing request(buffers, data, size);
+
+		return started(share_call_start_with(get(), request.get(), detail::timeout(limit), s.get(), &p), p);
+	}
+
+private:
+	static std::optional<pending> started(int result, share_pending *const &p)
+	{
+		if (detail::is_over(result))
 			return std::nullopt;
-		check(r);
+		check(result);
 		return pending(p);
 	}
 };

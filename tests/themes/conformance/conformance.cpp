@@ -171,6 +171,29 @@ SCENARIO(a_channel_carries_memory)
 	}
 }
 
+SCENARIO(a_message_may_have_several_buffers)
+{
+	world w;
+	auto options = world::queue();
+	options.buffers = 2;
+	share::producer tx(w.one, scenario, &options);
+	share::consumer rx(w.other, scenario, &options);
+	share::buffer a = w.filled(14), b = w.filled(15);
+
+	CHECK(tx.send({a, b}, "both", 4));
+	auto m = rx.receive(limit);
+	CHECK(m && m->n_buffers() == 2 && m->data().size() == 4);
+	CHECK(is_filled(m->retain(), 14) && is_filled(m->retain(1), 15));
+	if (!w.pool.info().device)
+		CHECK(m->as<const unsigned char>(1)[0] == m->retain(1).as<const unsigned char>()[0]);
+	try {
+		static_cast<void>(m->retain(2));
+		CHECK(!"there are two");
+	} catch (const std::out_of_range &) {
+	}
+	CHECK(thrown([&] { static_cast<void>(tx.send({a, b, a})); }) == SHARE_EINVAL);
+}
+
 SCENARIO(a_queue_gives_each_message_to_one)
 {
 	world w;
@@ -268,6 +291,26 @@ SCENARIO(a_service_answers_with_memory)
 	CHECK(request->reply(answer));
 	auto reply = call->finish(limit);
 	CHECK(reply && !*call && is_filled(reply->retain(), 2));
+}
+
+SCENARIO(a_service_answers_with_several_buffers)
+{
+	world w;
+	auto options = world::service();
+	options.buffers = 2;
+	share::worker worker(w.other, scenario, &options);
+	share::caller caller(w.one, scenario, &options);
+	share::pool pool(w.other, scenario);
+	share::buffer a = w.filled(16), b = w.filled(17);
+
+	auto call = caller.start({a, b}, nullptr, 0, limit);
+	auto request = worker.receive(limit);
+	CHECK(call && request && request->n_buffers() == 2 && is_filled(request->retain(1), 17));
+	share::buffer answer = pool.alloc(size);
+	answer.copy_from_host(std::vector<unsigned char>(size, 18).data(), size);
+	CHECK(request->reply({answer, answer}));
+	auto reply = call->finish(limit);
+	CHECK(reply && reply->n_buffers() == 2 && is_filled(reply->retain(1), 18));
 }
 
 SCENARIO(a_request_that_is_only_acknowledged_is_canceled)
