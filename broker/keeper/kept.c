@@ -379,8 +379,9 @@ int kept_keep(const int *fds, const size_t *sizes, size_t n)
 		r = ask(&m, fds, n);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		set_id(fds[i], m.ids[i]);
-		/* the number that the table has for it is the keeper's own */
-		if (mine.taken)
+		/* the number that the table has for it is the keeper's own; in a rehearsal, which
+		 * asks nobody, it has none */
+		if (mine.taken && m.ids[i] > 0)
 			mine.taken[m.ids[i] - 1] = true;
 	}
 	if (r < 0)

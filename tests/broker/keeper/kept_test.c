@@ -43,7 +43,7 @@ static void *keep(void *data)
 	return NULL;
 }
 
-static void start_with(void *(*run_keeper)(void *data))
+static void make_table(void)
 {
 	table = calloc(1, sizeof(*table) + ROOM * sizeof(struct kept_slot));
 	cr_assert_not_null(table);
@@ -55,6 +55,11 @@ static void start_with(void *(*run_keeper)(void *data))
 	watched = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	cr_assert_geq(watched, 0);
 	table->slots[OURS - 1].fd = watched;
+}
+
+static void start_with(void *(*run_keeper)(void *data))
+{
+	make_table();
 	kept_init(&(struct keeper){.table = table, .broker = ends[1]});
 	cr_assert_eq(pthread_create(&keeper, NULL, run_keeper, NULL), 0);
 }
@@ -90,6 +95,25 @@ Test(kept, what_was_taken_is_closed_by_the_keeper_first)
 	pthread_join(keeper, NULL);
 	cr_assert(was_open);
 	cr_assert_lt(fcntl(watched, F_GETFD), 0);
+}
+
+static void start_rehearsal(void)
+{
+	make_table();
+	kept_init(&(struct keeper){.table = table, .broker = ends[1], .rehearses = true});
+}
+
+TestSuite(kept_rehearsal, .init = start_rehearsal, .fini = stop, .timeout = 30);
+
+/* It asks nobody. (Before the numbers of what the keeper has, there is nothing to write to.) */
+Test(kept_rehearsal, what_it_keeps_has_no_number)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	cr_assert_eq(kept_keep(&fd, NULL, 1), 0);
+	cr_assert_eq(kept_id(fd), 0);
+	cr_assert_eq(kept_take(OURS), watched);
+	fd_close(fd);
 }
 
 /* ------------------------------------------------------------------------------------------- */
