@@ -43,6 +43,8 @@ static struct pool *find_pool(struct request *r)
 	} else if (!pool_may(p, r->client, RIGHT_WRITE)) {
 		pool_refuse(p, r->client, RIGHT_WRITE, &failure);
 		request_fail_with(r, &failure);
+	} else if (client_asks_pool(open, false) < 0) {
+		request_fail_memory(r);
 	} else {
 		return p;
 	}
@@ -149,7 +151,7 @@ void handle_adopt(struct request *r)
 
 	if (!p || !look_at_memory(r, &memory))
 		return;
-	if (pool_adopt(r->broker, p, r->client->account, &memory, m->size, &s, &failure) != 0) {
+	if (pool_adopt(r->broker, p, r->client->account, &memory, &s, &failure) != 0) {
 		request_fail_with(r, &failure);
 		return;
 	}

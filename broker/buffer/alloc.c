@@ -439,14 +439,9 @@ void handle_alloc(struct request *r)
 	p = open->pool;
 	if (!is_acceptable(r, p))
 		return;
-	if (!open->asks && pool_user_comes(p, r->client->account) < 0) {
+	if (client_asks_pool(open, m->flags & WIRE_ALLOC_KEEPS) < 0) {
 		request_fail_memory(r);
 		return;
-	}
-	if (!open->asks || (m->flags & WIRE_ALLOC_KEEPS && !open->keeps)) {
-		open->asks = true;
-		open->keeps = open->keeps || m->flags & WIRE_ALLOC_KEEPS;
-		open_pool_note(open);
 	}
 	alignment = m->alignment > p->sizes.alignment ? m->alignment : p->sizes.alignment;
 	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, left_ms(r), &block,

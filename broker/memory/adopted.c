@@ -69,9 +69,20 @@ static int add(struct broker *b, struct pool *p, const struct memory_segment *me
 	return -ENOMEM;
 }
 
+uint64_t pool_adopted_by(const struct pool *p, const struct account *account)
+{
+	const struct segment *s;
+	uint64_t bytes = 0;
+
+	LIST_FOREACH (s, &p->extent.segments, link)
+		if (s->state == SEGMENT_ACTIVE && s->cost.segment.account == account)
+			bytes += s->memory.recipe.size;
+	return bytes;
+}
+
 /* Of a device's memory the whole allocation is kept, whatever part of it the buffer is. */
 static int check_room(const struct pool *p, struct account *account,
-		      const struct memory_segment *memory, uint64_t size, struct failure *failure)
+		      const struct memory_segment *memory, struct failure *failure)
 {
 	uint64_t whole = memory->recipe.size;
 
@@ -79,20 +90,19 @@ static int check_room(const struct pool *p, struct account *account,
 		return pool_fail_size(p, whole, failure);
 	if (pool_room(p) < whole)
 		return pool_fail_full(p, whole, failure);
-	if (pool_user_may_have(p, account, size))
+	if (pool_user_may_have(p, account, whole))
 		return 0;
-	pool_user_explain(p, account, size, failure);
+	pool_user_explain(p, account, whole, failure);
 	return SHARE_EQUOTA;
 }
 
 int pool_adopt(struct broker *b, struct pool *p, struct account *account,
-	       const struct memory_segment *memory, uint64_t size, struct segment **out,
-	       struct failure *failure)
+	       const struct memory_segment *memory, struct segment **out, struct failure *failure)
 {
 	struct segment_cost cost;
 	int r;
 
-	r = check_room(p, account, memory, size, failure);
+	r = check_room(p, account, memory, failure);
 	if (r == 0)
 		r = segment_cost_take(p, account, memory, &cost, failure);
 	if (r != 0)

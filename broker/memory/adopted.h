@@ -23,11 +23,12 @@ bool pool_is_adopted(const struct pool *p);
  * kind that is reached as it is. */
 const struct memory_kind *kind_of_segment(const struct segment *s);
 
-/* A segment of @memory, whose descriptors are taken over on success; @account pays for them, and is
- * to have @size bytes of it. 0, or a SHARE_E... number with a sentence. */
+/* A segment of @memory, whose descriptors are taken over on success; @account pays for
+ * them. 0, or a SHARE_E... number with a sentence. */
 int pool_adopt(struct broker *b, struct pool *p, struct account *account,
-	       const struct memory_segment *memory, uint64_t size, struct segment **out,
-	       struct failure *failure);
+	       const struct memory_segment *memory, struct segment **out, struct failure *failure);
+/* Bytes of the segments that are there for it. */
+uint64_t pool_adopted_by(const struct pool *p, const struct account *account);
 /* Its only block ever; the offset is a multiple of SUBALLOCATOR_UNIT. 0, or -ENOMEM: then the
  * segment is gone. */
 int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, uint64_t size,

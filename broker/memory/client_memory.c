@@ -188,6 +188,18 @@ int client_open_pool(struct client *c, struct pool *pool)
 	return 0;
 }
 
+int client_asks_pool(struct open_pool *open, bool keeps)
+{
+	if (!open->asks && pool_user_comes(open->pool, open->client->account) < 0)
+		return -ENOMEM;
+	if (open->asks && (open->keeps || !keeps))
+		return 0;
+	open->asks = true;
+	open->keeps = open->keeps || keeps;
+	open_pool_note(open);
+	return 0;
+}
+
 void client_close_pool(struct open_pool *open)
 {
 	struct client *c = open->client;

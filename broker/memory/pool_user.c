@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "broker/accounts/fair_share.h"
 #include "broker/log/log.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 
@@ -140,17 +141,25 @@ void pool_charge_move(struct pool *p, struct charge *c, struct account *to)
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* Of what was adopted, segments are kept as a whole, however small the buffers in them are. */
 static uint64_t bytes_of(const struct pool *p, const struct account *account)
 {
 	const struct pool_user *u = find(p, account);
 
+	if (pool_is_adopted(p))
+		return pool_adopted_by(p, account);
 	return u ? u->bytes : 0;
+}
+
+static uint64_t bytes_of_all(const struct pool *p)
+{
+	return pool_is_adopted(p) ? p->extent.reserved : p->extent.used + p->gated.bytes;
 }
 
 bool pool_user_may_have(const struct pool *p, const struct account *account, uint64_t bytes)
 {
 	const struct fair_share share = {.total = p->sizes.limit,
-					 .used = p->extent.used + p->gated.bytes,
+					 .used = bytes_of_all(p),
 					 .users = p->use.n_takers > 0 ? p->use.n_takers : 1};
 	uint64_t mine = bytes_of(p, account);
 

@@ -21,8 +21,9 @@
 #include "tests/harness/raw.h"
 #include "tests/support/channel_work.h"
 
-#define PAGE 4096u
-#define SIZE (16 * PAGE)
+#define PAGE     4096u
+#define SIZE     (16 * PAGE)
+#define SOMEBODY 4711
 
 static const char config[] =
     "{\"limits\": {\"bytes\": \"8MiB\"},"
@@ -718,6 +719,46 @@ Test(adopt, limits_are_for_it_as_well)
 	check_ok(share_release(b, NULL));
 	settle(client, s.segments == 0);
 	check_eq(used_of(client, "bytes"), 0);
+	unmap(&f);
+}
+
+static void adopts_a_little(struct child *self, void *data)
+{
+	struct file f = sealed_file(SIZE);
+	share_buffer *b = NULL;
+	share_client *c;
+	share_pool *p;
+
+	(void)data;
+	child_become(SOMEBODY, 0);
+	c = child_connect("somebody");
+	check_ok(share_pool_open(c, "adopted", &p));
+	for (size_t i = 0; i < 2; i++) {
+		check_ok(share_adopt(p, f.at, SIZE, NULL, &b));
+		child_point(self, i == 0 ? "has some" : "has more");
+		check_ok(share_release(b, NULL));
+	}
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+Test(adopt, who_has_more_than_its_share_leaves_an_eighth_to_others)
+{
+	struct file f = sealed_file(4 << 20);
+	share_buffer *most, *b = NULL;
+	struct child *somebody;
+
+	skip_unless_root();
+	somebody = child_start(adopts_a_little, NULL);
+	child_wait(somebody, "has some");
+	most = adopted(&f, 0, 3 << 20);
+	check_error(share_adopt(pool, f.at + (3 << 20), 768 << 10, NULL, &b), SHARE_EQUOTA);
+	check_detail("which has 3MiB and wants 768KiB: its share is 2MiB, as 2 users");
+	child_go(somebody);
+	child_wait(somebody, "has more");
+	child_go(somebody);
+	child_finish(somebody);
+	check_ok(share_release(most, NULL));
 	unmap(&f);
 }
 

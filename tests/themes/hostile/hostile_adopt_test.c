@@ -20,12 +20,14 @@
 #include "tests/support/gpu_memory.h"
 #include "tests/support/kinds.h"
 
-#define UNIT (UINT64_C(2) << 20)
+#define UNIT     (UINT64_C(2) << 20)
+#define SOMEBODY 4711
 
 static const char config[] =
     "{\"create_pools\": [\"*\"], \"pools\": ["
     "{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"1MiB\"},"
-    "{\"name\": \"adopted\", \"kind\": \"adopted\", \"limit\": \"64MiB\"}]}";
+    "{\"name\": \"adopted\", \"kind\": \"adopted\", \"limit\": \"64MiB\", \"access\": "
+    "[{\"user\": \"*\", \"mode\": \"rw\"}]}]}";
 
 static share_client *witness;
 
@@ -285,4 +287,59 @@ Test(hostile_adopt, who_maps_what_it_is_not_is_told_and_nothing_else)
 	child_kill(liar);
 	settle(witness, s.clients == 1 && s.buffers == 0);
 	check_ok(share_ping(witness));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void has_a_little(struct child *self, void *data)
+{
+	struct claim c = true_claim();
+	static struct raw r;
+	uint64_t pool;
+
+	(void)data;
+	child_become(SOMEBODY, 0);
+	pool = begin(&r);
+	for (int i = 0; i < 2; i++) {
+		bring(&r, pool, &c);
+		check_ok(answer(&r));
+		child_point(self, i == 0 ? "has some" : "has more");
+	}
+	raw_hang_up(&r);
+}
+
+static void keeps_much_for_little(struct child *self, void *data)
+{
+	struct claim c = true_claim();
+	static struct raw r;
+	uint64_t pool = begin(&r);
+
+	(void)data;
+	c.size = 512;
+	c.recipe.size = 16 * UNIT;
+	bring(&r, pool, &c);
+	check_ok(answer(&r));
+	c.recipe.size = 12 * UNIT;
+	expect_refused(&r, pool, c, SHARE_EQUOTA);
+	child_point(self, "has its share");
+	raw_hang_up(&r);
+}
+
+/* What an allocation takes of the pool is what counts, and not what of it is a buffer. */
+Test(hostile_adopt, who_has_little_of_large_allocations_leaves_an_eighth_to_others)
+{
+	struct child *little, *much;
+
+	skip_unless_root();
+	little = child_start(has_a_little, NULL);
+	child_wait(little, "has some");
+	much = child_start(keeps_much_for_little, NULL);
+	child_wait(much, "has its share");
+	child_go(little);
+	child_wait(little, "has more");
+	child_go(much);
+	child_finish(much);
+	child_go(little);
+	child_finish(little);
+	settle(witness, s.clients == 1 && s.buffers == 0 && s.segments == 0);
 }
