@@ -32,7 +32,8 @@ static unsigned attribute(const struct cuda *cu, CUdeviceptr pointer, CUpointer_
 }
 
 /* Of all these calls this alone needs a context. What the attributes CU_POINTER_ATTRIBUTE_RANGE_*
- * say without one is the whole range that was reserved (gpu-facts, adopt_what_lies_at_an_address). */
+ * say without one is the whole range that was reserved (gpu-facts, adopt_what_lies_at_an_address).
+ */
 static int ask_range(const struct cuda *cu, CUdeviceptr pointer, struct range *out,
 		     struct failure *failure)
 {
