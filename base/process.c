@@ -44,17 +44,17 @@ long process_pid(int pidfd)
 }
 
 /* proc_pid_statm(5): pages that it has, and those of them that are of files or shared. */
-uint64_t process_own_memory(void)
+int process_open_memory(void)
 {
-	int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	return open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+}
+
+uint64_t process_own_memory(int memory)
+{
 	unsigned long all, shared;
 	char text[128];
-	ssize_t n;
+	ssize_t n = pread(memory, text, sizeof(text) - 1, 0);
 
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
 	text[n > 0 ? n : 0] = '\0';
 	if (PROCESS_IS_INSTRUMENTED || sscanf(text, "%*u %lu %lu", &all, &shared) != 2)
 		return 0;

@@ -36,8 +36,10 @@ enum process_state {
 enum process_state process_state(int pidfd, int *stat);
 
 /* Returns how much memory this process has for itself alone, in bytes; 0 when nobody can say, or
- * when it would be a sanitizer's. */
-uint64_t process_own_memory(void);
+ * when it would be a sanitizer's. @memory is of process_open_memory(), in this process; -1 when
+ * /proc cannot be read. */
+int process_open_memory(void);
+uint64_t process_own_memory(int memory);
 
 /* Returns the number of the process behind @pidfd as this process sees it; 0 when it does not see
  * it, or /proc is not mounted. */

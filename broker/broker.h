@@ -38,8 +38,6 @@ struct broker {
 	struct config *config; /* replaced in its place when it is read again */
 	uint64_t started_ms;
 	struct broker_counters counters;
-	/* how often it was counted what is nobody's, and the least since some was given back */
-	uint64_t n_commits, nobodys_least;
 	/* that this process may have, and those of them that are for itself */
 	size_t n_descriptors, n_own_descriptors;
 

@@ -213,6 +213,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	b->config = config;
 	b->keeper = keeper;
 	b->life->uid = geteuid();
+	unpaid_init(&b->life->unpaid);
 	b->started_ms = clock_ms();
 	share_descriptors(b);
 	r = open_journal(b, keeper);
@@ -377,5 +378,6 @@ void broker_free(struct broker *b)
 	journal_free(b->journal);
 	if (b->base)
 		event_base_free(b->base);
+	unpaid_deinit(&b->life->unpaid);
 	free(b); /* and the rooms */
 }

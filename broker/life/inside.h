@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "broker/life/unpaid.h"
+
 struct ending;
 struct event;
 struct reload;
@@ -24,6 +26,7 @@ struct life {
 	struct upgrade *upgrade;
 	struct event *of_keeper;
 	struct event *alive; /* a timer that is always set: the loop goes round */
+	struct unpaid unpaid;
 };
 
 #endif

@@ -9,12 +9,13 @@
 
 #include <malloc.h>
 
+#include "base/descriptor.h"
 #include "base/mutation.h"
 #include "base/process.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/journal/journal.h"
-#include "broker/life/unpaid.h"
+#include "broker/life/inside.h"
 
 /* So much is the program's own. */
 #define OWN_MEMORY (UINT64_C(8) << 20)
@@ -25,25 +26,36 @@ static uint64_t beyond_what_is_paid(const struct broker *b)
 {
 	uint64_t paid =
 	    accounts_used(b->accounts, LIMIT_MEMORY) - accounts_nobodys(b->accounts, LIMIT_MEMORY);
-	uint64_t all = process_own_memory() + journal_size(b->journal);
+	uint64_t all = process_own_memory(b->life->unpaid.memory) + journal_size(b->journal);
 
 	return all > paid + OWN_MEMORY && !MUTATION(holes_cost_nothing) ? all - paid - OWN_MEMORY
 									: 0;
 }
 
+void unpaid_init(struct unpaid *u)
+{
+	*u = (struct unpaid){.memory = process_open_memory()};
+}
+
+void unpaid_deinit(struct unpaid *u)
+{
+	fd_close(u->memory);
+}
+
 void unpaid_count(struct broker *b)
 {
+	struct unpaid *u = &b->life->unpaid;
 	uint64_t nobodys;
 
-	if (b->n_commits++ % LOOK_EVERY > 0)
+	if (u->n_commits++ % LOOK_EVERY > 0)
 		return;
 	nobodys = beyond_what_is_paid(b);
-	if (nobodys > b->nobodys_least + OWN_MEMORY) {
+	if (nobodys > u->least + OWN_MEMORY) {
 		malloc_trim(0);
-		nobodys = b->nobodys_least = beyond_what_is_paid(b);
+		nobodys = u->least = beyond_what_is_paid(b);
 	}
-	if (nobodys < b->nobodys_least)
-		b->nobodys_least = nobodys;
+	if (nobodys < u->least)
+		u->least = nobodys;
 	accounts_subtract(b->accounts, LIMIT_MEMORY, accounts_nobodys(b->accounts, LIMIT_MEMORY));
 	accounts_add(b->accounts, LIMIT_MEMORY, nobodys);
 }
