@@ -342,9 +342,10 @@ class _Pool:
         cuMemCreate() that can be exported, as torch makes them with expandable_segments:True; others map
         all of that allocation.
 
-        source is kept until nobody has the memory any more, in whatever process; it is the owner's to use as
-        before, but that torch's storage must not be resized. reclaim() of the Array tells when nobody else has
-        it. array_of() finds the Array as long as there is one here. dtype: as of array().
+        source is kept until nobody has the memory any more, in whatever process, or until this client is closed:
+        do that last, as an allocator may give the memory to something else then, while others read it. It is
+        the owner's to use as before, but that torch's storage must not be resized. reclaim() of the Array
+        tells when nobody else has it. array_of() finds the Array as long as there is one here. dtype: as of array().
 
         InvalidArgumentError: it is no such memory, but this process's own; the text says which. ExistsError: it
         is an Array already. ValueError: it is read-only, or has no elements. NotSupportedError: the
@@ -359,6 +360,8 @@ class _Pool:
         if layout is not None:
             if dtype is not None and code(dtype) != code(layout[1]):
                 raise TypeError(f"the source is of {layout[1]}, not {dtype}: view() it")
+            if not callable(getattr(source, "data_ptr", None)) and source.__cuda_array_interface__["data"][1]:
+                raise ValueError("it is read-only, and who gets an Array may write to it")
             # a tensor may be given other memory later (.data, set_()), and then this one would go
             kept = (source, source.detach()) if callable(getattr(source, "detach", None)) else source
             place = (layout[0], *layout[2:], on_gpu(source))

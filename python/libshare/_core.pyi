@@ -288,9 +288,10 @@ class Pool(_Closes):
         cuMemCreate() that can be exported, as torch makes them with expandable_segments:True; others map
         all of that allocation.
 
-        source is kept until nobody has the memory any more, in whatever process; it is the owner's to use as
-        before, but that torch's storage must not be resized. reclaim() of the Array tells when nobody else has
-        it. array_of() finds the Array as long as there is one here. dtype: as of array().
+        source is kept until nobody has the memory any more, in whatever process, or until this client is closed:
+        do that last, as an allocator may give the memory to something else then, while others read it. It is
+        the owner's to use as before, but that torch's storage must not be resized. reclaim() of the Array
+        tells when nobody else has it. array_of() finds the Array as long as there is one here. dtype: as of array().
 
         InvalidArgumentError: it is no such memory, but this process's own; the text says which. ExistsError: it
         is an Array already. ValueError: it is read-only, or has no elements. NotSupportedError: the

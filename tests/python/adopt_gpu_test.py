@@ -131,6 +131,10 @@ def test_what_others_cannot_have_is_refused(driver, adopted):
     with pytest.raises(libshare.NotSupportedError, match="cudaMalloc"):
         adopted.adopt(Tensor(type("Plain", (), {"at": plain})(), 0, (64,)))
     driver.lib.cuMemFree_v2(plain)
+    constant = Tensor(memory, 0, (64,))
+    constant.__cuda_array_interface__["data"] = (memory.at.value, True)
+    with pytest.raises(ValueError, match="read-only"):
+        adopted.adopt(constant)
     a = adopted.adopt(Tensor(memory, 0, (64,)))
     with pytest.raises(libshare.ExistsError):
         adopted.adopt(Tensor(memory, 0, (64,)))
