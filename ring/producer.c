@@ -224,6 +224,8 @@ static inline __attribute__((always_inline)) int find_place(struct ring_producer
 			return 0;
 		}
 	}
+	if (p->full.for_tickets && p->shape.mode == CHANNEL_DIRECT && !ring_is_there(p, target))
+		return -ENOENT;
 	if (p->full.for_tickets) {
 		bool drops = ring_drops(p) || ring_is_deserted_broadcast(p);
 
@@ -468,7 +470,8 @@ static uint64_t who_must_act(struct ring_producer *p)
 
 bool ring_producer_lacks_tickets(const struct ring_producer *p)
 {
-	return !p->full.for_consumers && (p->full.for_tickets || p->n_free == 0);
+	return !p->full.for_consumers &&
+	       (p->full.for_tickets || p->n_free == 0 || p->shape.mode == CHANNEL_DIRECT);
 }
 
 bool ring_producer_has_made_way(const struct ring_producer *p)

@@ -4,6 +4,7 @@
 
 #include <share/channel.h>
 
+#include "base/mutation.h"
 #include "ring/inside.h"
 #include "ring/ring.h"
 
@@ -71,7 +72,9 @@ struct ring_peer {
 	uint64_t head;  /* of who gets the latest alone: what is below is not for it */
 	uint64_t acknowledged, progress;
 	uint64_t rejected; /* of its count: what it had given back when we looked last */
-	uint32_t load;     /* tickets it has to acknowledge, if it is the one they were sent to */
+	uint32_t load;     /* messages that were sent to it alone: of a queue, those it has to
+			    * acknowledge; direct, those whose tickets are in use */
+	uint64_t since;    /* the number of the first message that could be sent to it */
 	uint32_t rung;     /* for which of its sleeps */
 	bool known;        /* its row is about us */
 };
@@ -175,6 +178,21 @@ static inline uint32_t ring_count_tickets(const struct ring_producer *p, uint16_
 	while (ring_next_further(p, &ticket))
 		n++;
 	return n;
+}
+
+/* Direct: its ticket is free for another one. Who was in the place before has a load of its own. */
+static inline void ring_unload(struct ring_producer *p, const struct ring_ticket *t)
+{
+	struct ring_peer *peer = &p->peers[t->consumer];
+
+	if (p->shape.mode == CHANNEL_DIRECT && !MUTATION(load_ends_with_ack) &&
+	    (t->number >= peer->since || MUTATION(load_of_who_was_before)))
+		peer->load--;
+}
+
+static inline bool ring_is_there(const struct ring_producer *p, uint32_t consumer)
+{
+	return consumer < p->shape.consumers && p->consumers.admitted & RING_BIT(consumer);
 }
 
 static inline bool ring_drops(const struct ring_producer *p)

@@ -127,10 +127,11 @@ static void retire_at_once(struct ring_producer *p, uint16_t ticket)
 		struct ring_peer *peer = &p->peers[__builtin_ctzll(who)];
 
 		peer->acknowledged++;
-		if (p->shape.mode != CHANNEL_BROADCAST && peer->load > 0)
+		if (ring_is_queue(p) && peer->load > 0)
 			peer->load--;
 	}
 	t->pending = 0;
+	ring_unload(p, t);
 	if (p->copies) { /* as ring_finish() does */
 		atomic_store_explicit(&ring_copy_of(p, ticket)->sequence, CHANNEL_COPY_FINISHED,
 				      memory_order_release);
@@ -206,6 +207,7 @@ void ring_producer_retire(struct ring_producer *p, uint32_t ticket)
 	atomic_store_explicit(&p->shared_tickets[ticket].buffer, 0, memory_order_release);
 	if (__builtin_expect(p->tickets[ticket].further != 0, 0))
 		retire_further(p, (uint16_t)ticket);
+	ring_unload(p, &p->tickets[ticket]);
 	ring_put_free(p, (uint16_t)ticket);
 	ring_show_in_flight(p);
 }

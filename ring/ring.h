@@ -119,9 +119,9 @@ void ring_producer_abandon(struct ring_producer *p, uint32_t consumer);
  *
  * When all tickets are in use, a channel that drops the oldest drops it, but its ticket has to be
  * reclaimed and retired first, by the caller: so reclaim and try once more after -EAGAIN. As long
- * as no consumer is there, every broadcast drops the oldest. In CHANNEL_DIRECT a consumer that has
- * not acknowledged `depth` messages gets no more: where there are as many tickets for each, it is
- * in nobody else's way.
+ * as no consumer is there, every broadcast drops the oldest. In CHANNEL_DIRECT a consumer gets no
+ * more while the tickets of `depth` messages that were sent to it are not retired: where there are
+ * as many tickets for each, it is in nobody else's way.
  */
 int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
 		       void *reference);

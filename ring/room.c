@@ -75,7 +75,7 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 			continue;
 		t->pending &= ~RING_BIT(consumer);
 		dropped |= !(p->consumers.latest & RING_BIT(consumer));
-		if (p->shape.mode != CHANNEL_BROADCAST && p->peers[consumer].load > 0)
+		if (ring_is_queue(p) && p->peers[consumer].load > 0)
 			p->peers[consumer].load--;
 	}
 	p->untold += unclaimed;
@@ -237,28 +237,17 @@ static bool could_have_tickets(struct ring_producer *p, uint32_t tickets)
 	return n >= tickets;
 }
 
-static bool is_there(const struct ring_producer *p, uint32_t target)
-{
-	return target < p->shape.consumers && p->consumers.admitted & RING_BIT(target);
-}
-
-/* Direct. Nobody gets more of the tickets than `depth`: a consumer that does not acknowledge keeps
- * its own messages, not those of others. */
+/* Direct. Nobody gets more of the tickets than `depth`: a consumer that does not acknowledge, or
+ * does so behind work that is not done, keeps its own messages, not those of others. */
 static bool has_place(struct ring_producer *p, uint32_t target)
 {
-	if (p->peers[target].load >= p->shape.depth)
-		for (uint16_t t = p->lists[target].first, next; t != TICKET_NONE; t = next) {
-			next = p->tickets[t].next;
-			ring_observe(p, t, false);
-		}
 	return p->peers[target].load < p->shape.depth && ring_has_room(p, target);
 }
 
 /* Perhaps when its oldest is dropped. */
 static bool could_have_place(struct ring_producer *p, uint32_t target)
 {
-	return is_there(p, target) &&
-	       (has_place(p, target) || oldest_in(p, target) < p->lanes[target].tail);
+	return has_place(p, target) || oldest_in(p, target) < p->lanes[target].tail;
 }
 
 /* With those of what only has to be reclaimed. */
@@ -327,7 +316,7 @@ static int find_in_queue(struct ring_producer *p, uint32_t *lane)
 
 static int find_for_one(struct ring_producer *p, uint32_t target)
 {
-	if (!is_there(p, target))
+	if (!ring_is_there(p, target))
 		return -ENOENT;
 	if (has_place(p, target))
 		return 0;
@@ -335,7 +324,7 @@ static int find_for_one(struct ring_producer *p, uint32_t target)
 		return -EAGAIN;
 	if (oldest_in(p, target) < p->lanes[target].tail)
 		drop(p, target, oldest_in(p, target));
-	return p->peers[target].load < p->shape.depth && ring_has_room(p, target) ? 0 : -EAGAIN;
+	return has_place(p, target) ? 0 : -EAGAIN;
 }
 
 int ring_find_room(struct ring_producer *p, uint32_t target, uint32_t *lane)

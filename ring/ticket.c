@@ -231,7 +231,8 @@ bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consume
 	t->pending &= ~RING_BIT(consumer);
 	t->acknowledged = true;
 	peer->acknowledged++;
-	if (p->shape.mode != CHANNEL_BROADCAST && t->consumer == consumer && peer->load > 0)
+	if ((ring_is_queue(p) || MUTATION(load_ends_with_ack)) && t->consumer == consumer &&
+	    peer->load > 0)
 		peer->load--;
 	if (word & CHANNEL_ACK_RETAINED && !MUTATION(forget_retained))
 		t->retained = true;

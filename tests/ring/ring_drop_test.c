@@ -173,7 +173,7 @@ Test(ring_drop, nothing_is_dropped_of_others_for_one_that_gets_no_more)
 		sends_to(10 + i, 1);
 	}
 	cr_assert_eq(try_send(0, 4, 0), -EAGAIN);
-	cr_assert_eq(try_send(0, 4, 2), -EAGAIN);
+	cr_assert_eq(try_send(0, 4, 2), -ENOENT);
 	nothing_comes_back();
 	cr_assert_eq(stats().dropped, 0);
 	cr_assert_eq(try_send(0, 14, 1), -EAGAIN);

@@ -346,7 +346,7 @@ Test(ring_queue, who_acknowledges_no_replies_takes_nobody_elses_tickets)
 	so_many_come_back(4);
 }
 
-Test(ring_queue, a_full_target_is_looked_at_for_what_it_has_acknowledged)
+Test(ring_queue, a_full_target_gets_more_when_what_it_has_acknowledged_is_retired)
 {
 	struct ring_message m;
 
@@ -357,6 +357,9 @@ Test(ring_queue, a_full_target_is_looked_at_for_what_it_has_acknowledged)
 	}
 	m = message; /* the last of them */
 	acks_this(0, &m, 0, false);
+	cr_assert_eq(try_send(0, 4, 0), -EAGAIN);
+	cr_assert(ring_producer_lacks_tickets(producers[0]));
+	so_many_come_back(1);
 	sends_to(4, 0);
 	cr_assert_eq(try_send(0, 5, 0), -EAGAIN);
 }

@@ -75,6 +75,84 @@ Test(ring_several_direct, who_acknowledges_none_takes_nobody_elses_tickets)
 	cr_assert_eq(tickets_in_use(), 0);
 }
 
+static void acks_behind_work(uint32_t consumer)
+{
+	static const struct ring_fence work = {5, 1};
+
+	cr_assert(ring_consumer_give_up(
+	    consumers[consumer], message_producer, producer_members[message_producer],
+	    message.ticket, message.version, &work, false, message.further, message.n_further, 0));
+}
+
+/* What can be sent to @consumer is received, acknowledged behind work and comes back, but is not
+ * retired. The first of it. */
+static uint32_t fills_behind_work(uint32_t consumer)
+{
+	uint32_t first = 0;
+
+	for (uint64_t number = 1; number <= shape.depth; number++) {
+		sends_several_to(number, MOST, consumer);
+		receives_several(consumer, number, MOST);
+		acks_behind_work(consumer);
+		cr_assert(ring_producer_reclaim(producers[0], true, &returned));
+		cr_assert_eq(returned.n, 1);
+		if (number == 1)
+			first = returned.ticket;
+	}
+	return first;
+}
+
+Test(ring_several_direct, what_is_acknowledged_behind_work_takes_nobody_elses_tickets)
+{
+	uint32_t first;
+
+	direct(SHARE_FULL_FAIL, 2);
+	first = fills_behind_work(0);
+	cr_assert_eq(try_send_several_to(9, 1, 0), -EAGAIN);
+	cr_assert(ring_producer_lacks_tickets(producers[0]));
+	for (uint64_t number = 10; number < 10 + shape.depth; number++)
+		sends_several_to(number, MOST, 1);
+	cr_assert_eq(tickets_in_use(), shape.in_flight);
+	ring_producer_retire(producers[0], first);
+	sends_several_to(9, MOST, 0);
+	cr_assert_eq(try_send_several_to(20, 1, 0), -EAGAIN);
+}
+
+Test(ring_several_direct, who_comes_into_the_place_of_another_has_a_load_of_its_own)
+{
+	uint32_t first;
+
+	direct(SHARE_FULL_FAIL, 2);
+	first = fills_behind_work(0);
+	dies(0);
+	consumer_comes(0, false);
+	/* all are received, so that nothing but its load is in the way */
+	for (uint64_t number = 10; number < 10 + shape.depth; number++) {
+		sends_several_to(number, 1, 0);
+		receives_several(0, number, 1);
+	}
+	cr_assert_eq(try_send_several_to(20, 1, 0), -EAGAIN);
+	ring_producer_retire(producers[0], first);
+	cr_assert_eq(try_send_several_to(20, 1, 0), -EAGAIN);
+	acks_several(0, 0);
+	several_come_back(9 + shape.depth, 1);
+	sends_several_to(20, 1, 0);
+	cr_assert_eq(try_send_several_to(21, 1, 0), -EAGAIN);
+}
+
+Test(ring_several_direct, nobody_is_waited_for_who_is_not_there)
+{
+	direct(SHARE_FULL_FAIL, 2);
+	for (uint64_t number = 1; number <= shape.depth; number++) {
+		sends_several_to(number, MOST, 0);
+		sends_several_to(number, MOST, 1);
+	}
+	cr_assert_eq(try_send_several_to(9, 1, 2), -ENOENT);
+	cr_assert_eq(try_send_several_to(9, 1, 99), -ENOENT);
+	cr_assert_eq(ring_producer_look_for_room(producers[0], 2, MOST), -ENOENT);
+	cr_assert_eq(try_send_several_to(9, 1, 1), -EAGAIN);
+}
+
 Test(ring_several_direct, each_of_its_buffers_may_be_kept_by_itself)
 {
 	direct(SHARE_FULL_FAIL, 1);

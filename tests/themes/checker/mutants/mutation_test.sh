@@ -237,6 +237,8 @@ c end_before_the_last             ring_end_test
 c end_without_asking              channel_end_test
 c end_without_hazards             hazard_test
 c drop_in_vain                    ring_several_test ring_several_queue_test
+c load_ends_with_ack              ring_several_direct_test
+c load_of_who_was_before          ring_several_direct_test
 c take_what_was_dropped           ring_drop_test ring_run_test
 c acknowledge_unseen              ring_run_test
 c pass_over_what_was_taken        ring_latest_test
