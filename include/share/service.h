@@ -14,8 +14,9 @@ extern "C" {
 
 /** Bytes that go with a request or an answer, besides its buffers, where nobody has said more. */
 #define SHARE_REQUEST_DATA_MAX 240
-/** Calls under way and answers not acknowledged, of one handle. There are fewer where answers may
- * have several buffers or many bytes: see share_service_options. */
+/** Calls under way, answers not acknowledged, and those that were acknowledged behind work which is
+ * not done, of one handle. There are fewer where answers may have several buffers or many bytes:
+ * see share_service_options. */
 #define SHARE_CALLS_MAX 128
 
 /**
@@ -62,7 +63,8 @@ typedef struct share_service_options {
 	uint32_t buffers;
 	/** Bytes with each of them, up to 65519, and at least SHARE_REQUEST_DATA_MAX, whatever is
 	 * said. What is more has to be said as `buffers` has. The answers that may be under way to
-	 * all callers are 64 MiB at most, and calls fewer where that takes it. */
+	 * all callers are 64 MiB at most, and calls fewer where that takes it: with 32 buffers and
+	 * 65519 bytes there is room for 31 `callers`, and what has no room is SHARE_EINVAL. */
 	uint32_t data_max;
 } share_service_options;
 #define SHARE_SERVICE_OPTIONS_INIT                                    \
@@ -83,6 +85,8 @@ typedef struct share_service_options {
  * @retval SHARE_EBUSY   the service has as many members of that role as it may have
  * @retval SHARE_EEXIST  there is a service of that name, and it is not what was asked for; or there
  *                       is a channel of that name that belongs to no service
+ * @retval SHARE_EINVAL  one answer to each of so many `callers`, with so many `buffers` and bytes
+ *                       (`data_max`), is more than there is room for
  * @retval SHARE_EACCES  this user may not write in the pool
  * @retval SHARE_ENOENT  there is no such pool, or this user may not use it
  * @retval SHARE_EQUOTA  this user has as many channels as it may
@@ -143,7 +147,8 @@ void share_service_close(share_service *s);
  * @retval SHARE_ECANCELED  the worker has acknowledged it without an answer; or another thread has
  *                          given the service up
  * @retval SHARE_EDISCONNECTED  no worker is there, and the broker is gone, so that none can come
- * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already
+ * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already (of work alone, the end is
+ *                          waited for)
  * @retval SHARE_ESTALE     this caller was left behind, as it owes too many workers that are gone
  *                          something, and has missed the answer
  * @retval SHARE_EQUOTA     as share_send()
@@ -205,7 +210,8 @@ int share_call_with(share_service *s, const share_outgoing *request, int timeout
  * @param stream      where the buffer was worked on
  * @param out         the call, to be given up with share_call_finish() or share_call_cancel()
  * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already, or no room and the time limit is 0
- * @retval SHARE_ETIMEDOUT  there was no room in time
+ * @retval SHARE_ETIMEDOUT  there was no room in time, or the work that answers were acknowledged
+ *                          behind was not done
  * @retval SHARE_EDISCONNECTED  as share_send()
  * @retval SHARE_EQUOTA     as share_send()
  * @retval SHARE_ECANCELED  another thread has given the service up
@@ -308,7 +314,8 @@ int share_request_status(const share_message *request);
  * @param data       what goes with it; may be NULL when there is none
  * @param data_size  its bytes, up to `data_max` of the service
  * @param stream     where the work on both was enqueued
- * @retval SHARE_ECANCELED   nobody waits for the answer any more
+ * @retval SHARE_ECANCELED   nobody waits for the answer any more; or the caller has no room for it,
+ *                           as it has asked for more than it may have under way
  * @retval SHARE_EOWNERDEAD  the caller is dead
  * @retval SHARE_EQUOTA      as share_send()
  * @retval SHARE_ETIMEDOUT   the broker has not said who takes part, within half a second
@@ -324,7 +331,7 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
  * @param answer   the answer, as for share_send_many(), with up to `buffers` of the service
  * @param stream   where the work on both was enqueued
  * @retval SHARE_EINVAL      the answer has more buffers or data than the service lets it have
- * @retval SHARE_ECANCELED   nobody waits for the answer any more
+ * @retval SHARE_ECANCELED   as share_reply()
  * @retval SHARE_EOWNERDEAD  the caller is dead
  * @retval SHARE_EQUOTA      as share_send()
  * @retval SHARE_ETIMEDOUT   the broker has not said who takes part, within half a second
@@ -345,7 +352,8 @@ int share_reply_with(share_message *request, const share_outgoing *answer, void 
  * memory still runs: an event loop receives that on a share_host_stream, which waits by itself.
  *
  * So when it is readable, ask for each call that you wait for, start those that were refused, and
- * poll then. Calls beyond SHARE_CALLS_MAX were not refused for want of room, and end with your own.
+ * poll then. Calls beyond SHARE_CALLS_MAX were not refused for want of room, and end with your own
+ * calls, or with the work that you have acknowledged answers behind.
  * One thread at a time polls. Do not read, write or close it.
  *
  * @param s  the service

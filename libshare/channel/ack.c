@@ -322,6 +322,7 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 	struct receiver *receiver;
 	const share_channel *handle = messages[0].channel;
 	struct ring_fence fence;
+	uint32_t held;
 	int r = signal_all(ch, messages, n, stream, &fence);
 
 	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
@@ -333,10 +334,12 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 		channel_unlock(ch);
 		return fail(SHARE_EINVAL, GIVEN_UP);
 	}
+	held = receiver->members->held;
 	for (size_t i = 0; i < n; i++) {
 		r = give_up(receiver, &messages[i], &fence);
 		*failed = *failed ? *failed : r;
 	}
+	receiver_acked_behind(receiver, fence, held - receiver->members->held);
 	receiver_wake_producers(receiver);
 	channel_unlock_and_end(ch);
 	return 0;

@@ -189,6 +189,8 @@ static int make_half(share_channel *ch)
 	if (members->receiver) {
 		r = ring_consumer_new(&ch->shape, ch->layout, ch->own, ch->slot, ch->member,
 				      &members->receiver->ring);
+		if (r == 0)
+			r = receiver_count_behind(members->receiver);
 		if (r == 0 && ch->latest)
 			ring_consumer_get_latest(members->receiver->ring);
 		return r < 0 ? fail_system(r, "opening a channel") : 0;

@@ -52,6 +52,9 @@ void channel_end_waits(share_channel *ch); /* SHARE_ECANCELED, from now on */
 void channel_hold(share_channel *ch);
 void channel_let_go(share_channel *ch);
 uint32_t channel_held(share_channel *ch);
+/* The same with those that we have acknowledged in CHANNEL_DIRECT behind work that is not done, or
+ * was not when there were not so @many yet; and the oldest of that work (slot 0: there is none). */
+uint32_t channel_owes(share_channel *ch, uint32_t many, struct ring_fence *oldest);
 
 /* This is share_channel_open() with a @mode of enum channel_mode; with 0 the options say it. */
 int channel_open(share_client *c, const char *name, int role, uint32_t mode,
@@ -69,7 +72,6 @@ int channel_send(share_channel *ch, const struct channel_target *to, const share
  * orders @stream behind the message, which an error leaves as it is. What lasts is its own. */
 int channel_receive(share_channel *ch, int timeout_ms, share_message *out);
 int channel_order(share_message *m, void *stream, int timeout_ms);
-
 /* Puts a message back that could not be ordered yet, so that it is received again. */
 void channel_put_back(share_message *m);
 
@@ -77,7 +79,6 @@ void channel_put_back(share_message *m);
  * whose fence serves both where their memory is on the same device. */
 int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 		       struct ring_fence signalled);
-
 void channel_ack_unused(share_message *m); /* nothing was done with it; calls no hook */
 
 /* Says under what our own membership is to be answered. */
@@ -87,8 +88,7 @@ uint64_t channel_sender_page(const share_message *m); /* of its timelines; 0: it
 /* Reads the word `call` of a ticket in the ring of the message's producer, without blocking. The
  * answer is SHARE_EOWNERDEAD when the producer is gone. */
 int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out);
-/* Writes the same word of our own ring. */
-void channel_set_call(share_channel *ch, uint32_t index, uint32_t value);
+void channel_set_call(share_channel *ch, uint32_t index, uint32_t value); /* in our own ring */
 
 /* Gives the channel an owner, until it is dropped, before its hazard_end(). share_ack() calls
  * @before_ack for each message, with no lock held. */

@@ -211,6 +211,7 @@ static void receiver_free(struct receiver *receiver)
 		handle_free(l);
 	}
 	data_free(receiver);
+	free(receiver->behind.all);
 }
 
 /* What is in flight is the broker's to look after now: ours are only references. It has taken its

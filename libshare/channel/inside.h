@@ -330,6 +330,14 @@ void receiver_free_further(struct receiver *receiver, const share_message *m);
 #define GIVEN_UP "this message was given up before"
 
 /* ------------------------------------------------------------------------------------------- */
+/* behind.c                                                                                    */
+
+/* Of answers. 0 or negative errno. */
+int receiver_count_behind(struct receiver *receiver);
+/* So many were acknowledged behind this, of our own timelines. */
+void receiver_acked_behind(struct receiver *receiver, struct ring_fence work, uint32_t messages);
+
+/* ------------------------------------------------------------------------------------------- */
 /* aside.c                                                                                     */
 
 /* Gives up one that was taken back: 0 or an error, as share_ack(). */

@@ -249,6 +249,7 @@ static int end_loan(share_channel *ch, share_buffer *b, void *stream)
 	struct receiver *receiver;
 	struct lent_buffer *l = lent_of(b);
 	share_fence fence = {0, 0};
+	struct ring_fence work;
 	uint64_t receipt = RECEIPT(l->lent.row, l->lent.ticket, l->lent.version);
 	bool rejected = l->lent.rejected, fatal;
 	int r = uses_order(b, stream);
@@ -258,12 +259,11 @@ static int end_loan(share_channel *ch, share_buffer *b, void *stream)
 	if (r != 0 || rejected)
 		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
 	receiver = receiver_lock(ch);
+	work = (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value};
 	if (rejected)
 		receiver_reject(receiver, l->lent.producer, receipt, false);
-	else
-		receiver_ack(receiver, l->lent.producer, receipt,
-			     (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value},
-			     false);
+	else if (receiver_ack(receiver, l->lent.producer, receipt, work, false))
+		receiver_acked_behind(receiver, work, 1);
 	lent_free(receiver, l);
 	receiver_wake_producers(receiver);
 	receiver->members->held--;

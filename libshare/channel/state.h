@@ -272,6 +272,8 @@ struct channel_stashed {
 	share_message message;
 };
 
+struct channel_behind;
+
 struct receiver {
 	share_channel *ch;
 	struct members *members;
@@ -301,6 +303,11 @@ struct receiver {
 	struct channel_data **data; /* all there are: a power of two, or the next above */
 	uint32_t n_data;
 	struct channel_data *free_data;
+	struct {
+		struct channel_behind *all; /* NULL: it is nobody's business here */
+		uint32_t n;
+		uint32_t messages; /* in all of them, as far as we know */
+	} behind;                  /* answers, and work that is not done (behind.c) */
 };
 
 #endif

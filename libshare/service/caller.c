@@ -216,17 +216,6 @@ static int wait_for_answer(share_service *s, share_pending *p, int64_t deadline)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Answers not acknowledged, which take room at those who answer. */
-static uint32_t answers_held(share_service *s)
-{
-	uint32_t n;
-
-	pthread_mutex_lock(&s->lock);
-	n = channel_held(s->replies);
-	pthread_mutex_unlock(&s->lock);
-	return n;
-}
-
 /* In a place that is free. NULL without memory. */
 static share_pending *new_call_locked(share_service *s)
 {
@@ -247,16 +236,20 @@ static share_pending *new_call_locked(share_service *s)
 	return p;
 }
 
-static int take_call(share_service *s, share_pending **out)
+/* SHARE_EAGAIN: there are as many as may be; *work: one ends with that, if it has a slot. Answers
+ * that are not acknowledged, or behind work that is not done, take room at those who answer. */
+static int take_call(share_service *s, struct ring_fence *work, share_pending **out)
 {
-	uint32_t held = answers_held(s);
 	share_pending *p;
+	uint32_t others;
 
 	pthread_mutex_lock(&s->lock);
-	if (s->n_free == 0 || s->n_waiting + held >= s->calls_max) {
+	others = s->calls_max - (s->n_waiting < s->calls_max ? s->n_waiting : s->calls_max);
+	if (channel_owes(s->replies, others, work) >= others || s->n_free == 0) {
 		pthread_mutex_unlock(&s->lock);
 		return fail(SHARE_EAGAIN,
-			    "%u calls are under way or their answers not acknowledged: finish some",
+			    "%u calls are under way, or their answers not acknowledged, or behind "
+			    "work that is not done: finish some",
 			    s->calls_max);
 	}
 	p = new_call_locked(s);
@@ -271,6 +264,42 @@ static int take_call(share_service *s, share_pending **out)
 	pthread_mutex_unlock(&s->lock);
 	*out = p;
 	return p ? 0 : fail_system(-ENOMEM, "starting a call");
+}
+
+static int wait_for_work(share_service *s, struct ring_fence work, int timeout_ms)
+{
+	struct held_fence f = {.page = s->client->page, .slot = work.slot, .value = work.value};
+	int r = fence_wait_here(s->client, &f, timeout_ms, false);
+
+	if (r == SHARE_ETIMEDOUT)
+		return fail(r,
+			    "the work that this caller has acknowledged %u answers behind was not "
+			    "done in time",
+			    s->calls_max);
+	return r == 0 && atomic_load(&s->given_up) ? wait_given_up() : r;
+}
+
+/* Where answers are acknowledged behind work, it waits for that: nothing else is to be done for it.
+ * Of *@timeout_ms it takes what that lasts, and leaves something: 0 is another thing than a time
+ * that is over. */
+static int take_call_in_time(share_service *s, int *timeout_ms, share_pending **out)
+{
+	struct ring_fence work;
+	int r = take_call(s, &work, out);
+	int64_t deadline;
+
+	if (__builtin_expect(r != SHARE_EAGAIN, 1) || work.slot == 0 || *timeout_ms == 0)
+		return r;
+	deadline = deadline_from(*timeout_ms);
+	do {
+		r = wait_for_work(s, work, deadline_left(deadline));
+		if (r == 0)
+			r = take_call(s, &work, out);
+	} while (r == SHARE_EAGAIN && work.slot != 0);
+	*timeout_ms = deadline_left(deadline);
+	if (*timeout_ms == 0)
+		*timeout_ms = 1;
+	return r;
 }
 
 /* Back to those that are free. */
@@ -315,7 +344,7 @@ static int start_call(share_service *s, share_outgoing *m, int timeout_ms, void 
 	if (r != 0)
 		return r;
 	wait_for_answer(s, NULL, 0); /* so that workers find room */
-	r = take_call(s, &p);
+	r = take_call_in_time(s, &timeout_ms, &p);
 	if (r != 0)
 		return r;
 	pthread_mutex_lock(&s->lock);

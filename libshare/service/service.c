@@ -151,6 +151,20 @@ static void fill_in(share_channel_options *c, bool replies)
 		c->in_flight = (uint32_t)most;
 }
 
+/* One answer at least for each caller, from one worker. */
+static int check_room(const share_channel_options *c)
+{
+	uint64_t most = most_in_flight(c) / c->buffers;
+
+	if (c->consumers <= most)
+		return 0;
+	return fail(SHARE_EINVAL,
+		    "a service whose answers carry %u buffer%s and %u bytes of data has room for "
+		    "%u callers at most, not %u: ask for fewer callers, buffers or data_max",
+		    c->buffers, plural(c->buffers), c->data_max - (uint32_t)TAIL_MAX,
+		    (uint32_t)most, c->consumers);
+}
+
 /* Takes the channel as it is, if there is one and it is not unlike what was said, or makes it. */
 static int open_channel(share_client *c, const char *name, int role, const share_service_options *o,
 			bool replies, share_channel **out)
@@ -169,6 +183,8 @@ static int open_channel(share_client *c, const char *name, int role, const share
 			return r;
 		options.flags = 0;
 		fill_in(&options, replies);
+		if (replies && (r = check_room(&options)) != 0)
+			return r;
 		r = channel_open(c, name, role, mode, &options, out);
 		if (r != SHARE_EEXIST)
 			return r;

@@ -179,7 +179,8 @@ int share_request_status(const share_message *request)
 	return r == 0 ? explain(status(request, &tail)) : r;
 }
 
-/* 0: it is on its way. SHARE_ECANCELED, SHARE_EOWNERDEAD: nobody waits. Or another error. */
+/* 0: it is on its way. SHARE_ECANCELED, SHARE_EOWNERDEAD: nobody waits. SHARE_EAGAIN: the caller
+ * has no room. Or another error. */
 static int answer(share_service *s, const share_message *request, const struct request_tail *tail,
 		  enum reply_status what, share_outgoing *m, void *stream,
 		  struct ring_fence *signalled)
@@ -191,9 +192,17 @@ static int answer(share_service *s, const share_message *request, const struct r
 	if (r != 0)
 		return r;
 	r = service_send(s->replies, &caller, m, &reply, sizeof(reply), stream, 0, signalled);
-	/* it has closed the service; or does not take what it asked for, as there is room for that
-	 */
-	return r == SHARE_ENOENT || r == SHARE_EAGAIN ? SHARE_ECANCELED : r;
+	/* it has closed the service */
+	return r == SHARE_ENOENT ? SHARE_ECANCELED : r;
+}
+
+/* The caller's own doing: there is room for all that it may ask for. So the worker is told nothing
+ * that it would not expect. */
+static int no_room(void)
+{
+	return fail_constant(SHARE_ECANCELED,
+			     "the caller has no room for the answer: it has not acknowledged as "
+			     "many as it may have, or behind work that is not done");
 }
 
 static int reply(share_service *s, share_message *request, share_outgoing *m, void *stream)
@@ -211,13 +220,16 @@ static int reply(share_service *s, share_message *request, share_outgoing *m, vo
 		return r;
 	if (tail.call != 0) { /* else it was answered, but could not be acknowledged */
 		told = answer(s, request, &tail, REPLY_ANSWER, m, stream, &signalled);
-		if (told != 0 && told != SHARE_ECANCELED && told != SHARE_EOWNERDEAD)
+		if (told != 0 && told != SHARE_ECANCELED && told != SHARE_EOWNERDEAD &&
+		    told != SHARE_EAGAIN)
 			return told;
 		sent = told == 0;
 		tail.call = 0;
 		keep_tail(request, &tail);
 	}
 	r = sent ? channel_ack_behind(request, stream, b, signalled) : share_ack(request, stream);
+	if (r == 0 && told == SHARE_EAGAIN)
+		return no_room();
 	return r != 0 ? r : explain(told);
 }
 

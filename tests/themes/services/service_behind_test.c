@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Who pays for answers that are acknowledged behind work. */
+
+#include <pthread.h>
+#include <string.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
+#include "tests/support/service_work.h"
+#include "tests/support/several_work.h"
+
+#define CALLERS 32
+#define CALLS   (8192 / (CALLERS * MOST))
+#define OTHERS  3
+
+static share_service *asks, *works;
+
+static share_service *open_behind(share_client *c, int role)
+{
+	share_service_options o = SHARE_SERVICE_OPTIONS_INIT;
+	share_service *s;
+
+	o.callers = CALLERS;
+	o.buffers = MOST;
+	o.depth = CALLS / 2;
+	check_ok(share_service_open(c, "behind", role, &o, &s));
+	return s;
+}
+
+static void start(void)
+{
+	service_start();
+	asks = open_behind(asking, SHARE_CALLER);
+	works = open_behind(working, SHARE_WORKER);
+}
+
+static void stop(void)
+{
+	share_service_close(asks);
+	share_service_close(works);
+	service_stop();
+}
+
+TestSuite(service_behind, .init = start, .fini = stop, .timeout = 120);
+
+static share_outgoing to_be_given(share_pool *p, share_buffer **buffers, uint32_t n)
+{
+	share_outgoing m = SHARE_OUTGOING_INIT;
+
+	for (uint32_t i = 0; i < n; i++)
+		buffers[i] = filled_buffer(p, 50 + (int)i);
+	m.buffers = buffers;
+	m.n_buffers = n;
+	m.flags = SHARE_OUTGOING_GIVE;
+	return m;
+}
+
+static share_pending *ask(share_service *s)
+{
+	share_pending *call;
+
+	check_ok(share_call_start(s, NULL, NULL, 0, FOREVER, NULL, &call));
+	return call;
+}
+
+static share_message next(void)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+
+	check_ok(share_next_request(works, FOREVER, NULL, &m));
+	return m;
+}
+
+static share_message answer_of(share_pending *call, void *stream)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+
+	check_ok(share_call_finish(call, FOREVER, stream, &m));
+	return m;
+}
+
+/* With an answer as large as there is, which is acknowledged behind what @stream does. */
+static void goes_round(share_service *s, void *stream)
+{
+	share_buffer *buffers[MOST];
+	share_pending *call = ask(s);
+	share_message request = next(), got;
+	share_outgoing m = to_be_given(worker_pool, buffers, MOST);
+
+	check_ok(share_reply_with(&request, &m, NULL));
+	got = answer_of(call, stream);
+	check_eq(got.n_buffers, MOST);
+	check_ok(share_ack(&got, stream));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static share_host_stream *busy;
+static struct gate *gate;
+
+static void begin_work(void)
+{
+	gate = gate_new();
+	check_ok(share_host_stream_create(asking, &busy));
+	gate_hold(gate, busy);
+}
+
+static void end_work(void)
+{
+	gate_open(gate);
+	check_ok(share_host_stream_synchronize(busy));
+	share_host_stream_destroy(busy);
+	gate_free(gate);
+}
+
+Test(service_behind, answers_take_the_room_of_their_caller_and_of_nobody_else)
+{
+	share_service *others[OTHERS];
+	share_pending *call;
+
+	begin_work();
+	for (int i = 0; i < CALLS; i++)
+		goes_round(asks, busy);
+	check_error(share_call_start(asks, NULL, NULL, 0, 0, NULL, &call), SHARE_EAGAIN);
+	check_detail("behind work that is not done");
+	check_error(share_call_start(asks, NULL, NULL, 0, 1, NULL, &call), SHARE_ETIMEDOUT);
+	check_detail("8 answers");
+	for (int k = 0; k < OTHERS; k++) {
+		others[k] = open_behind(asking, SHARE_CALLER);
+		for (int i = 0; i < CALLS; i++)
+			goes_round(others[k], busy);
+	}
+	end_work();
+	for (int i = 0; i < 2 * CALLS; i++) {
+		goes_round(asks, NULL);
+		goes_round(others[0], NULL);
+	}
+	for (int k = 0; k < OTHERS; k++)
+		share_service_close(others[k]);
+}
+
+static void *opens_gate(void *unused)
+{
+	(void)unused;
+	gate_open(gate);
+	return NULL;
+}
+
+Test(service_behind, a_call_waits_for_work_that_its_caller_has_enqueued)
+{
+	pthread_t opener;
+
+	begin_work();
+	for (int i = 0; i < CALLS; i++)
+		goes_round(asks, busy);
+	check_eq(pthread_create(&opener, NULL, opens_gate, NULL), 0);
+	goes_round(asks, busy);
+	pthread_join(opener, NULL);
+	end_work();
+}
+
+/* Only what is done ends, wherever it is among the others. */
+Test(service_behind, what_is_done_makes_room_for_as_many)
+{
+	share_host_stream *idle;
+	share_pending *call;
+
+	begin_work();
+	check_ok(share_host_stream_create(asking, &idle));
+	for (int i = 0; i < CALLS / 2; i++) {
+		goes_round(asks, busy);
+		goes_round(asks, idle);
+	}
+	check_ok(share_host_stream_synchronize(idle));
+	for (int i = 0; i < CALLS / 2; i++)
+		goes_round(asks, busy);
+	check_error(share_call_start(asks, NULL, NULL, 0, 0, NULL, &call), SHARE_EAGAIN);
+	end_work();
+	share_host_stream_destroy(idle);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+Test(service_behind, a_service_that_has_no_room_for_its_callers_says_how_many_it_has_room_for)
+{
+	share_service_options o = SHARE_SERVICE_OPTIONS_INIT;
+	share_service *s;
+
+	o.buffers = MOST;
+	o.data_max = 65519;
+	check_error(share_service_open(asking, "largest", SHARE_CALLER, &o, &s), SHARE_EINVAL);
+	check_detail("32 buffers and 65519 bytes of data has room for 31 callers at most, not 64");
+	o.callers = 31;
+	check_ok(share_service_open(asking, "largest", SHARE_CALLER, &o, &s));
+	share_service_close(s);
+}
