@@ -162,7 +162,8 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 
 /**
  * Does what share_call() does, with a request that may have several buffers, or give those that it
- * has.
+ * has. They are given when there is an answer: when it fails, the caller still has the references
+ * that were to be given, whatever the error is, and a request that was sent has its own.
  *
  * @param s           the service, as a caller
  * @param request     what is asked, as for share_send_many(), with up to `buffers` of the service
@@ -325,7 +326,9 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 
 /**
  * Does what share_reply() does, with an answer that may have several buffers, or give those that it
- * has. The caller still has the references that were to be given if nobody waits for the answer.
+ * has. They are given when it returns 0: when it fails, the worker still has the references that
+ * were to be given, whatever the error is. If it fails and the request is still there (its
+ * `channel` is not NULL), it may be called again.
  *
  * @param request  the request
  * @param answer   the answer, as for share_send_many(), with up to `buffers` of the service
@@ -334,6 +337,7 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
  * @retval SHARE_ECANCELED   as share_reply()
  * @retval SHARE_EOWNERDEAD  the caller is dead
  * @retval SHARE_EQUOTA      as share_send()
+ * @retval SHARE_EDISCONNECTED  the broker is gone, which had to lease what is kept of the request
  * @retval SHARE_ETIMEDOUT   the broker has not said who takes part, within half a second
  */
 int share_reply_with(share_message *request, const share_outgoing *answer, void *stream);

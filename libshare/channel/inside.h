@@ -199,8 +199,6 @@ void sender_abandon_unlocking(struct sender *sender);
 /* ------------------------------------------------------------------------------------------- */
 /* outgoing.c                                                                                  */
 
-/* Checks whether a message can be sent, by what is known here. 0 or an error. */
-int channel_check_outgoing(const share_channel *ch, const share_outgoing *m, void *stream);
 /* Signals once for all messages. Those without a buffer are behind it, too: their data may be about
  * what @stream does. */
 int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,

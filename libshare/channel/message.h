@@ -14,6 +14,9 @@
 /* One that is sent, of whatever size its struct is, for channel_send(): 0, or SHARE_EINVAL. */
 int channel_outgoing(const share_channel *ch, const share_outgoing *from, share_outgoing *out);
 
+/* Checks whether it can be sent, by what is known here. 0 or an error. */
+int channel_check_outgoing(const share_channel *ch, const share_outgoing *m, void *stream);
+
 /* A message that was received: 0, or SHARE_EINVAL. */
 static inline int message_check(const share_message *m)
 {

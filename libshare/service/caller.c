@@ -618,11 +618,18 @@ int share_call_with(share_service *s, const share_outgoing *request, int timeout
 	RANGE("share_call", 0);
 	HAZARDS;
 	share_outgoing m;
+	bool gives;
 	int r = message_begin(out);
 
 	if (r == 0)
 		r = service_resolve_as(&s, SHARE_CALLER);
 	if (r == 0)
 		r = channel_outgoing(s->requests, request, &m);
-	return r == 0 ? call(s, &m, timeout_ms, stream, out) : r;
+	if (r == 0)
+		r = service_keep_given(s->requests, &m, stream, &gives);
+	if (r == 0)
+		r = call(s, &m, timeout_ms, stream, out);
+	if (r == 0 && gives)
+		service_release_given(&m, stream);
+	return r;
 }

@@ -63,6 +63,27 @@ int service_send(share_channel *ch, const struct channel_target *to, share_outgo
 	return r;
 }
 
+int service_keep_given(share_channel *ch, share_outgoing *m, void *stream, bool *gives)
+{
+	int r = 0;
+
+	*gives = m->flags & SHARE_OUTGOING_GIVE;
+	if (*gives)
+		r = channel_check_outgoing(ch, m, stream);
+	m->flags &= ~(uint32_t)SHARE_OUTGOING_GIVE;
+	return r;
+}
+
+void service_release_given(const share_outgoing *m, void *stream)
+{
+	DETAIL_STAYS;
+
+	if (m->n_buffers == 0 && m->buffer)
+		share_release(m->buffer, stream);
+	for (uint32_t i = 0; i < m->n_buffers; i++)
+		share_release(m->buffers[i], stream);
+}
+
 bool service_unpack(share_message *m, uint32_t most, void *tail, size_t tail_size)
 {
 	if (m->data_size < tail_size || m->data_size - tail_size > most)

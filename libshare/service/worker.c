@@ -207,8 +207,6 @@ static int no_room(void)
 
 static int reply(share_service *s, share_message *request, share_outgoing *m, void *stream)
 {
-	/* what is given may be gone when it was sent */
-	const share_buffer *b = m->flags & SHARE_OUTGOING_GIVE ? NULL : m->buffer;
 	struct ring_fence signalled;
 	struct request_tail tail;
 	int r = service_check_data(s, m, "an answer"), told = 0;
@@ -227,7 +225,8 @@ static int reply(share_service *s, share_message *request, share_outgoing *m, vo
 		tail.call = 0;
 		keep_tail(request, &tail);
 	}
-	r = sent ? channel_ack_behind(request, stream, b, signalled) : share_ack(request, stream);
+	r = sent ? channel_ack_behind(request, stream, m->buffer, signalled)
+		 : share_ack(request, stream);
 	if (r == 0 && told == SHARE_EAGAIN)
 		return no_room();
 	return r != 0 ? r : explain(told);
@@ -251,11 +250,18 @@ int share_reply_with(share_message *request, const share_outgoing *answer, void 
 	HAZARDS;
 	share_service *s = NULL;
 	share_outgoing m;
+	bool gives;
 	int r = check_request(request, &s);
 
 	if (r == 0)
 		r = channel_outgoing(s->replies, answer, &m);
-	return r == 0 ? reply(s, request, &m, stream) : r;
+	if (r == 0)
+		r = service_keep_given(s->replies, &m, stream, &gives);
+	if (r == 0)
+		r = reply(s, request, &m, stream);
+	if (r == 0 && gives)
+		service_release_given(&m, stream);
+	return r;
 }
 
 void service_before_ack(void *service, share_message *request)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who pays for answers that are acknowledged behind work. */
+/* Who pays for answers that are acknowledged behind work, and whose a buffer is that was to be
+ * given with a call or an answer that failed. */
 
 #include <pthread.h>
 #include <string.h>
@@ -178,6 +179,114 @@ Test(service_behind, what_is_done_makes_room_for_as_many)
 	check_error(share_call_start(asks, NULL, NULL, 0, 0, NULL, &call), SHARE_EAGAIN);
 	end_work();
 	share_host_stream_destroy(idle);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void releases_all(share_buffer **buffers, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		check_ok(share_release(buffers[i], NULL));
+}
+
+static void has_none_of(share_buffer **buffers, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		check_error(share_release(buffers[i], NULL), SHARE_EINVAL);
+}
+
+Test(service_behind, what_a_call_that_fails_was_to_give_is_its_callers)
+{
+	share_buffer *buffers[3];
+	share_outgoing m = to_be_given(pool, buffers, 3);
+	share_message got = SHARE_MESSAGE_INIT;
+	share_pending *calls[CALLS];
+	uint32_t n = 0;
+
+	/* the answer is late */
+	check_error(share_call_with(asks, &m, 1, NULL, &got), SHARE_ETIMEDOUT);
+	releases_all(buffers, 3);
+	/* there is no room for the request */
+	share_service_close(works);
+	while (n < CALLS && share_call_start(asks, NULL, NULL, 0, 0, NULL, &calls[n]) == 0)
+		n++;
+	check(n < CALLS);
+	m = to_be_given(pool, buffers, 3);
+	check_error(share_call_with(asks, &m, 1, NULL, &got), SHARE_ETIMEDOUT);
+	releases_all(buffers, 3);
+	m = to_be_given(pool, buffers, 3);
+	check_error(share_call_with(asks, &m, 0, NULL, &got), SHARE_EAGAIN);
+	releases_all(buffers, 3);
+	while (n > 0)
+		share_call_cancel(calls[--n]);
+	works = open_behind(working, SHARE_WORKER);
+}
+
+static void *answers_one(void *unused)
+{
+	share_message request = next();
+
+	(void)unused;
+	check_eq(request.n_buffers, 3);
+	check_ok(share_reply(&request, NULL, NULL, 0, NULL));
+	return NULL;
+}
+
+Test(service_behind, what_a_call_gives_that_is_answered_is_given)
+{
+	share_buffer *buffers[3];
+	share_outgoing m = to_be_given(pool, buffers, 3);
+	share_message got = SHARE_MESSAGE_INIT;
+	pthread_t answering;
+
+	check_eq(pthread_create(&answering, NULL, answers_one, NULL), 0);
+	check_ok(share_call_with(asks, &m, FOREVER, NULL, &got));
+	pthread_join(answering, NULL);
+	has_none_of(buffers, 3);
+	check_ok(share_ack(&got, NULL));
+}
+
+/* What only the message holds cannot be given. */
+Test(service_behind, a_loan_is_not_given_along_with_a_call)
+{
+	share_buffer *buffers[MOST];
+	share_pending *call = ask(asks);
+	share_message request = next(), got, none = SHARE_MESSAGE_INIT;
+	share_outgoing m = to_be_given(worker_pool, buffers, 2);
+
+	check_ok(share_reply_with(&request, &m, NULL));
+	has_none_of(buffers, 2);
+	got = answer_of(call, NULL);
+	m.buffers = got.buffers;
+	check_error(share_call_with(asks, &m, 0, NULL, &none), SHARE_EINVAL);
+	check_ok(share_ack(&got, NULL));
+}
+
+/* The answer has gone, but the request could not be acknowledged: for what was kept of it there is
+ * nobody to give a lease. */
+Test(service_behind, what_an_answer_gives_is_the_workers_until_the_request_is_acknowledged)
+{
+	share_buffer *asked[4], *buffers[2], *kept;
+	share_outgoing m = to_be_given(pool, asked, 4);
+	share_message request, got;
+	share_pending *call;
+
+	check_ok(share_call_start_with(asks, &m, FOREVER, NULL, &call));
+	request = next();
+	kept = share_retain(request.buffers[2]);
+	m = to_be_given(worker_pool, buffers, 2);
+	broker_kill();
+	check_error(share_reply_with(&request, &m, NULL), SHARE_EDISCONNECTED);
+	check(request.channel);
+	for (int i = 0; i < 2; i++)
+		check_eq(*(unsigned char *)share_ptr(buffers[i]), 50 + i);
+	got = answer_of(call, NULL);
+	check_eq(got.n_buffers, 2);
+	check_ok(share_ack(&got, NULL));
+	check_ok(share_release(kept, NULL));
+	check_ok(share_reply_with(&request, &m, NULL));
+	check(!request.channel);
+	has_none_of(buffers, 2);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -211,6 +211,8 @@ Test(service_several, may_be_asked_for_and_waited_for_in_one_call)
 	check(!got.channel);
 	/* it was sent, and nobody waits for it */
 	check_error(share_next_request(works, 0, NULL, &got), SHARE_EAGAIN);
+	for (int i = 0; i < 3; i++)
+		check_ok(share_release(buffers[i], NULL));
 }
 
 /* All of it is enqueued before any of it can run. */
@@ -546,6 +548,8 @@ Test(service_several, that_nobody_answers_in_time_are_late)
 
 	check_error(share_call_with(asks, &with, 1, NULL, &got), SHARE_ETIMEDOUT);
 	check(!got.channel);
+	for (int i = 0; i < 3; i++)
+		check_ok(share_release(buffers[i], NULL));
 }
 
 /* It was given to nobody else, and there are tickets for the next one. */
