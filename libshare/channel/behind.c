@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Answers that were acknowledged behind work which is not done. Until it is, they take room at
- * those who have answered, as the ones do that are not acknowledged: so a caller counts both.
+ * Answers that were acknowledged behind work which is not done. Until that work is done, they take
+ * room at the workers that have sent them, just as unacknowledged answers do. So a caller counts
+ * both as its calls.
  */
 
 #include <errno.h>

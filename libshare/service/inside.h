@@ -98,9 +98,9 @@ int service_check_data(const share_service *s, const share_outgoing *m, const ch
 int service_send(share_channel *ch, const struct channel_target *to, share_outgoing *m,
 		 const void *tail, size_t tail_size, void *stream, int timeout_ms,
 		 struct ring_fence *signalled);
-/* What is given along with a message is the program's until all is done that it has asked for, so
- * that it has it still whatever fails. The first checks it and sends it without giving: 0 or an
- * error. The second gives it. */
+/* A program has what it gives until its call has succeeded, whatever fails before. So the first
+ * function checks that @m can be given, and has it sent without that: 0 or an error. The second
+ * one gives up the program's references when all is done. */
 int service_keep_given(share_channel *ch, share_outgoing *m, void *stream, bool *gives);
 void service_release_given(const share_outgoing *m, void *stream);
 /* Takes the tail off a message with up to @most bytes: false if it is none of a service. */
