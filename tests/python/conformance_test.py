@@ -80,6 +80,20 @@ def test_a_channel_carries_memory(pool, other):
                 assert m.number == i and is_filled(m.array, i)
 
 
+def test_a_message_may_have_several_buffers(pool, other):
+    options = {"mode": "queue", "buffers": 2}
+    with pool.producer("queue", **options) as tx, other.pool("test").consumer("queue", **options) as rx:
+        a, b = filled(pool, 14), filled(pool, 15)
+        with pytest.raises(ValueError):
+            tx.send([a, b, a])
+        tx.send([a, b])
+        with rx.recv(LIMIT) as m:
+            first, kept = m.arrays
+            assert is_filled(first, 14)
+            del first
+        assert is_filled(kept, 15)
+
+
 def test_a_queue_gives_each_message_to_one(pool, other):
     tx, rx = members(pool, other)
     with tx, rx, other.pool("test").consumer("queue", mode="queue") as second:
@@ -152,6 +166,18 @@ def test_a_service_answers_with_memory(client, pool, other):
         request.reply(filled(theirs, 2))
         with call.finish(LIMIT) as answer:
             assert is_filled(answer.array, 2)
+
+
+def test_a_service_answers_with_several_buffers(client, pool, other):
+    with other.pool("test").worker("service", buffers=2) as worker, pool.caller("service", buffers=2) as caller:
+        call = caller.start([filled(pool, 16), filled(pool, 17)])
+        request = worker.recv(LIMIT)
+        a, b = request.arrays
+        assert is_filled(b, 17)
+        request.reply([b, a])
+        with call.finish(LIMIT) as answer:
+            a, b = answer.arrays
+            assert is_filled(a, 17) and is_filled(b, 16)
 
 
 def test_a_request_that_is_only_acknowledged_is_canceled(client, pool, other):

@@ -97,6 +97,28 @@ static share_channel *open_queue(share_client *c, int role)
 	return ch;
 }
 
+static share_channel *open_for_two(share_client *c, int role)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+
+	options.pool = "test";
+	options.mode = SHARE_QUEUE;
+	options.buffers = 2;
+	check_ok(share_channel_open(c, "queue", role, &options, &ch));
+	return ch;
+}
+
+static share_outgoing two(share_buffer *const *buffers)
+{
+	share_outgoing m = SHARE_OUTGOING_INIT;
+
+	m.buffers = buffers;
+	m.n_buffers = 2;
+	m.flags = SHARE_OUTGOING_GIVE;
+	return m;
+}
+
 static void send_filled(share_channel *tx, int value)
 {
 	check_ok(share_give(tx, filled(value), NULL, 0, NULL));
@@ -178,6 +200,37 @@ ConformanceTest(a_tensor_goes_with_a_name)
 	check_ok(share_release(found, NULL));
 	check_ok(share_release(b, NULL));
 	check_ok(share_unpublish(one, "name"));
+	end();
+}
+
+ConformanceTest(a_message_may_have_several_buffers)
+{
+	share_buffer *buffers[3], *kept;
+	share_outgoing outgoing;
+	share_channel *tx, *rx;
+	share_message m;
+
+	begin(kind);
+	tx = open_for_two(one, SHARE_PRODUCER);
+	rx = open_for_two(other, SHARE_CONSUMER);
+	for (int i = 0; i < 3; i++)
+		buffers[i] = filled(14 + i);
+	outgoing = two(buffers);
+	outgoing.n_buffers = 3;
+	check_error(share_send_many(tx, &outgoing, 1, NULL), SHARE_EINVAL);
+	check_ok(share_release(buffers[2], NULL));
+	outgoing = two(buffers);
+	check_eq(share_send_many(tx, &outgoing, 1, NULL), 1);
+	m = receive(rx);
+	check_eq(m.n_buffers, 2u);
+	kept = m.buffers[1];
+	share_retain(kept);
+	buffer_expect(m.buffers[0], 14);
+	check_ok(share_ack(&m, NULL));
+	buffer_expect(kept, 15);
+	check_ok(share_release(kept, NULL));
+	share_channel_close(tx);
+	share_channel_close(rx);
 	end();
 }
 
@@ -298,6 +351,43 @@ ConformanceTest(a_time_limit_that_is_over_is_no_message)
 	check(!m.channel);
 	share_channel_close(tx);
 	share_channel_close(rx);
+	end();
+}
+
+ConformanceTest(a_service_answers_with_several_buffers)
+{
+	share_message request = SHARE_MESSAGE_INIT, answer = SHARE_MESSAGE_INIT;
+	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
+	share_service *asks, *answers;
+	share_outgoing outgoing;
+	share_buffer *buffers[2];
+	share_pending *call;
+
+	begin(kind);
+	options.pool = "test";
+	options.buffers = 2;
+	check_ok(share_service_open(other, "service", SHARE_WORKER, &options, &answers));
+	check_ok(share_service_open(one, "service", SHARE_CALLER, &options, &asks));
+	for (int i = 0; i < 2; i++)
+		buffers[i] = filled(16 + i);
+	outgoing = two(buffers);
+	check_ok(share_call_start_with(asks, &outgoing, FOREVER, NULL, &call));
+	check_ok(share_next_request(answers, FOREVER, NULL, &request));
+	check_eq(request.n_buffers, 2u);
+	buffer_expect(request.buffers[1], 17);
+	/* The request's own buffers are the answer, the other way round. */
+	buffers[0] = request.buffers[1];
+	buffers[1] = request.buffers[0];
+	outgoing = two(buffers);
+	outgoing.flags = 0;
+	check_ok(share_reply_with(&request, &outgoing, NULL));
+	check_ok(share_call_finish(call, FOREVER, NULL, &answer));
+	check_eq(answer.n_buffers, 2u);
+	buffer_expect(answer.buffers[0], 17);
+	buffer_expect(answer.buffers[1], 16);
+	check_ok(share_ack(&answer, NULL));
+	share_service_close(asks);
+	share_service_close(answers);
 	end();
 }
 
