@@ -251,22 +251,6 @@ static void drop_references(struct sender *sender)
 	}
 }
 
-/* Not acknowledged, so that in a queue somebody else gets them. */
-void receiver_drop_stash(struct receiver *receiver)
-{
-	struct channel_stashed *s;
-
-	while ((s = STAILQ_FIRST(&receiver->stash))) {
-		STAILQ_REMOVE_HEAD(&receiver->stash, link);
-		if (s->message.buffer)
-			lent_free(receiver, lent_of(buffer_of(s->message.buffer)));
-		receiver_free_further(receiver, &s->message);
-		data_drop(receiver, &s->message);
-		receiver->members->held--;
-		free(s);
-	}
-}
-
 void channel_end(void *channel)
 {
 	DETAIL_STAYS;

@@ -9,8 +9,8 @@
  * What the files of this room share. lock.c has the doors to a channel's state, channel.c opens and
  * close.c ends; members.c and sync.c know who else takes part; producer.c, patience.c, returns.c,
  * abandon.c, aside.c, ready.c and
- * background.c are the sender; consumer.c, lent.c and ack.c the receiver;
- * sleep.c waits for the other side.
+ * background.c are the sender; consumer.c, incoming.c, stash.c, waiting.c, ends.c, lent.c and ack.c
+ * the receiver; sleep.c waits for the other side.
  *
  * The rule of the lock. A `struct members *`, `struct sender *` or `struct receiver *` is only had
  * by taking the channel's lock: a function that takes one is called with the lock held and returns
@@ -53,8 +53,6 @@ void channel_end(void *channel);
 /* In a call that has begun when another thread gives the channel up, where it would not wait:
  * SHARE_EINVAL. */
 int channel_given_up(void);
-/* Messages that were received and not handed out go to others. */
-void receiver_drop_stash(struct receiver *receiver);
 
 /* ------------------------------------------------------------------------------------------- */
 /* members.c                                                                                   */
@@ -104,12 +102,6 @@ void members_look_for_deaths(struct members *members);
 /* Tells the broker of producers that are gone and have nothing more for us, but for so many that
  * @keep their rows. True when there are others that are gone. */
 bool receiver_forget_drained_unlocking(struct receiver *receiver, uint32_t keep);
-/* It was left behind, or expelled. What others have sent comes before that is said: as much as
- * there can be of it now, since they may go on sending. */
-void receiver_become_stale(struct receiver *receiver);
-/* What an answer of the broker's says of orphans, once its producers are known; one that it gives
- * us is received. */
-void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel_members *m);
 /* A consumer is dead, or has left, or is the broker's to look after. */
 void sender_dismiss(struct sender *sender, struct channel_peer *p);
 /* How many of the other role are there, as far as this member knows. */
@@ -280,6 +272,66 @@ int background_start(share_channel *ch);
 void background_stop(share_channel *ch);
 /* There is something in flight. */
 void background_rouse(struct sender *sender);
+
+/* ------------------------------------------------------------------------------------------- */
+/* incoming.c                                                                                  */
+
+/* So many at most are taken in one step. */
+#define RECEIVER_RUN 16
+
+/* Up to @n messages that are there and are data alone, or one of another kind, into an array of
+ * that @stride: how many, 0 when there is none, or an error. */
+int receiver_take_run(struct receiver *receiver, share_message *out, size_t stride, uint32_t n);
+/* One: 1, 0 or an error. */
+int receiver_take(struct receiver *receiver, share_message *out);
+/* It was left behind, or expelled. What others have sent comes before that is said: as much as
+ * there can be of it now, since they may go on sending. */
+void receiver_become_stale(struct receiver *receiver);
+/* What an answer of the broker's says of orphans, once its producers are known; one that it gives
+ * us is received. */
+void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel_members *m);
+
+/* ------------------------------------------------------------------------------------------- */
+/* stash.c                                                                                     */
+
+/* Puts a message by for the next call, which may have it in so many milliseconds. */
+void channel_stash(share_channel *ch, share_message *m, int ms);
+/* There is one: answers 1 and the message, whose error is the thread's last one. */
+int receiver_take_from_stash(struct receiver *receiver, share_message *out);
+/* Messages that were received and not handed out go to others. */
+void receiver_drop_stash(struct receiver *receiver);
+
+/* ------------------------------------------------------------------------------------------- */
+/* ends.c                                                                                      */
+
+/* Learns who takes part: 0 or an error. Who always has something to receive looks for no ends, and
+ * needs rows as well. */
+int receiver_learn_who_is_there_unlocking(struct receiver *receiver);
+/* Producers that say themselves that they have closed the channel. */
+void receiver_note_ends(struct receiver *receiver);
+/* Of those that are gone: what is drained, and whether it was the last. 0, 1 and an orphan, or an
+ * error. */
+int receiver_look_for_ends_unlocking(struct receiver *receiver, share_message *out);
+/* Whether the broker has an orphan for who asks, and the question: 1 and a message, 0 or an error.
+ */
+bool receiver_wants_orphan(const struct receiver *receiver);
+int receiver_ask_for_orphan_unlocking(struct receiver *receiver, share_message *out);
+/* The program was not told of the end, as it was given messages in the same call. */
+void channel_tell_end_again(share_channel *ch);
+
+/* ------------------------------------------------------------------------------------------- */
+/* waiting.c                                                                                   */
+
+#define RECEIVER_LOOKS_ONLY (-2) /* as a time limit: 0, without being asked again */
+/* So many looks until it is seen that a producer has died, by who never sleeps. */
+#define RECEIVER_LOOKS 1024
+/* So often it is looked whether the broker has answered, or memory has come. */
+#define RECEIVER_SLOW_MS    20
+#define RECEIVER_NO_MESSAGE "there is no message"
+
+/* 1 and a message, or an error: @deadline is 0 if there is nothing to wait for. */
+int receiver_wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t deadline,
+			    share_message *out);
 
 /* ------------------------------------------------------------------------------------------- */
 /* lent.c                                                                                      */

@@ -48,6 +48,28 @@ static inline void message_end(share_message *m)
 	m->data_size = 0;
 }
 
+/* It has none, or none any more. */
+static inline void message_without_buffer(share_message *m)
+{
+	m->buffer = NULL;
+	m->buffers = NULL;
+	m->n_buffers = 0;
+}
+
+/* Of an array whose elements may be larger than ours. */
+static inline share_message *message_at(share_message *out, size_t i, size_t stride)
+{
+	return (share_message *)(void *)((char *)out + i * stride);
+}
+
+/* It is one of these from here on. */
+static inline void message_prepare(share_message *m, size_t stride)
+{
+	m->size = stride;
+	if (stride > sizeof(*m)) /* a program that knows more */
+		memset(m + 1, 0, stride - sizeof(*m));
+}
+
 /* A few bytes that the channel's owner keeps with a message that was received. False: it was given
  * up. */
 #define CHANNEL_NOTE_SIZE 16
