@@ -4,9 +4,6 @@
  * Acknowledging: one signal on the stream that used the messages, then a word for each into our
  * ledger. A message whose handle is kept is given a lease first; where there is no broker to give
  * one, the acknowledgement waits until the handle is released.
- *
- * Rejecting is the same with another word, but the thread waits for the stream: there is no fence
- * that whoever gets the message next would wait for.
  */
 
 #include <errno.h>
@@ -54,14 +51,9 @@ void receiver_wake_producers(struct receiver *receiver)
 /* ------------------------------------------------------------------------------------------- */
 /* Buffers behind the first one of a message                                                   */
 
-static inline bool has_further(const share_channel *ch)
-{
-	return __builtin_expect(ch->shape.buffers > 1, 0);
-}
-
 /* Where they are. It stays as long as the message is not given up, and others keep off it: who
  * gives the message up has taken it. NULL: there are none. */
-static __attribute__((noinline)) struct channel_data *find_further(const share_message *m)
+struct channel_data *message_find_further(const share_message *m)
 {
 	share_channel *ch = channel_of(m->channel);
 	struct channel_data *d = data_find(receiver_lock(ch), m);
@@ -70,14 +62,9 @@ static __attribute__((noinline)) struct channel_data *find_further(const share_m
 	return d && d->n_further > 0 ? d : NULL;
 }
 
-static inline struct channel_data *further_of(const share_message *m)
-{
-	return m->channel && has_further(channel_of(m->channel)) ? find_further(m) : NULL;
-}
-
 void receiver_free_further(struct receiver *receiver, const share_message *m)
 {
-	struct channel_data *d = has_further(receiver->ch) ? data_find(receiver, m) : NULL;
+	struct channel_data *d = channel_has_further(receiver->ch) ? data_find(receiver, m) : NULL;
 
 	for (uint32_t i = 1; d && i <= d->n_further; i++) {
 		if (d->handles[i])
@@ -86,7 +73,7 @@ void receiver_free_further(struct receiver *receiver, const share_message *m)
 	}
 }
 
-/* give_up() with all its buffers. False if it was given up before. */
+/* receiver_give_up() with all its buffers. False if it was given up before. */
 static __attribute__((noinline)) bool give_up_several(struct receiver *receiver,
 						      const share_message *m,
 						      const struct ring_fence *fence)
@@ -109,13 +96,13 @@ static __attribute__((noinline)) bool give_up_several(struct receiver *receiver,
 
 /* Gives one message up: it is acknowledged behind @fence, or rejected if that is NULL. 0, or
  * SHARE_EINVAL if the program has given up a copy of it before. */
-static int give_up(struct receiver *receiver, share_message *m, const struct ring_fence *fence)
+int receiver_give_up(struct receiver *receiver, share_message *m, const struct ring_fence *fence)
 {
 	bool retained = m->receipt & RECEIPT_RETAINED, held;
 
 	if (!m->channel)
 		return 0;
-	if (has_further(receiver->ch))
+	if (channel_has_further(receiver->ch))
 		held = give_up_several(receiver, m, fence);
 	else
 		held = fence ? receiver_ack(receiver, m->producer, m->receipt, *fence, retained)
@@ -130,107 +117,50 @@ static int give_up(struct receiver *receiver, share_message *m, const struct rin
 	return held ? 0 : fail(SHARE_EINVAL, GIVEN_UP);
 }
 
-static bool is_loan(const share_message *m)
+/* ------------------------------------------------------------------------------------------- */
+/* Before that                                                                                 */
+
+/* The references that messages have to their buffers are theirs still, where they were not given
+ * up. */
+void messages_keep_all(share_message *messages, size_t n)
 {
-	return m->buffer && atomic_load_explicit(&buffer_of(m->buffer)->lent, memory_order_acquire);
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].channel && messages[i].buffer)
+			handle_keep_lent(buffer_of(messages[i].buffer));
 }
 
-static bool is_kept(const share_message *m)
+/* Those references are taken from them, so that of two who give the same message up one does. */
+int messages_take_all(share_message *messages, size_t n)
 {
-	return atomic_load_explicit(&buffer_of(m->buffer)->refs, memory_order_acquire) > 1;
+	for (size_t i = 0; i < n; i++) {
+		if (!messages[i].buffer || handle_take_lent(messages[i].buffer, HANDLE_BUFFER))
+			continue;
+		messages_keep_all(messages, i);
+		return fail(SHARE_EINVAL, GIVEN_UP);
+	}
+	return 0;
 }
 
-static bool is_lent(share_buffer *handle)
+int messages_check(const share_message *messages, size_t n)
 {
-	return atomic_load_explicit(&buffer_of(handle)->lent, memory_order_acquire);
-}
-
-static bool is_plain_loan(share_buffer *handle)
-{
-	return is_lent(handle) &&
-	       atomic_load_explicit(&buffer_of(handle)->refs, memory_order_acquire) == 1;
+	for (size_t i = 0; i < n; i++) {
+		if (!messages[i].channel)
+			return fail(SHARE_EINVAL, NO_MESSAGE);
+		if (!handle_exists(messages[i].channel, HANDLE_CHANNEL))
+			return fail(SHARE_EINVAL, GIVEN_UP);
+		if (messages[i].channel != messages[0].channel)
+			return fail(SHARE_EINVAL, "these messages are of different channels");
+	}
+	return client_is_forked(channel_of(messages[0].channel)->client) ? fail_fork() : 0;
 }
 
 /* Those of a message's further buffers that the program keeps. */
 static bool any_further_is_kept(const struct channel_data *d)
 {
 	for (uint32_t i = 1; i <= d->n_further; i++)
-		if (d->handles[i] && !is_plain_loan(d->handles[i]))
+		if (d->handles[i] && !loan_is_plain(d->handles[i]))
 			return true;
 	return false;
-}
-
-/* Of several, each that is kept gets a lease before anything is given up: the message is
- * acknowledged as a whole, so that none of its loans can go on alone. 0 or an error. */
-static int lease_kept(share_message *m)
-{
-	struct channel_data *d = further_of(m);
-	int r = 0;
-
-	for (uint32_t i = 0; d && r == 0 && i <= d->n_further; i++) {
-		share_buffer *handle = i == 0 ? m->buffer : d->handles[i];
-
-		if (handle && is_lent(handle) && !is_plain_loan(handle))
-			r = channel_retain(buffer_of(handle));
-	}
-	return r;
-}
-
-/* The handles of those that have a lease are the program's. */
-static int let_go_of_further(share_message *m, void *stream)
-{
-	struct channel_data *d = further_of(m);
-
-	for (uint32_t i = 1; d && i <= d->n_further; i++) {
-		bool kept;
-		int r;
-
-		if (!d->handles[i] || is_plain_loan(d->handles[i]))
-			continue;
-		/* another thread has kept it since it was looked which are */
-		r = is_lent(d->handles[i]) ? channel_retain(buffer_of(d->handles[i])) : 0;
-		if (r != 0)
-			return SHARE_EINVAL;
-		r = buffer_release(buffer_of(d->handles[i]), stream, &kept);
-		if (kept)
-			return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
-		d->handles[i] = NULL;
-		d->retained |= 1u << (i - 1);
-		if (r != 0)
-			return r;
-	}
-	return 0;
-}
-
-/*
- * A handle that the program keeps gets a lease, and is released as one. Where nobody can give it
- * one, the loan goes on: the message is acknowledged (or rejected) when the handle is released.
- */
-static int let_go_of_kept(share_message *m, void *stream, bool rejected)
-{
-	share_buffer *b = buffer_of(m->buffer);
-	bool loan = is_loan(m), kept;
-	int r;
-
-	if (!b || (loan && !is_kept(m)))
-		return 0;
-	if (loan && channel_retain(b) == 0)
-		loan = false;
-	if (loan && further_of(m))
-		return SHARE_EINVAL; /* as lease_kept() */
-	if (loan)
-		lent_of(b)->lent.rejected = rejected;
-	r = buffer_release(b, stream, &kept);
-	if (kept)
-		return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
-	m->buffer = NULL;
-	m->receipt |= RECEIPT_RETAINED;
-	if (loan) {
-		data_drop(receiver_lock(channel_of(m->channel)), m);
-		channel_unlock(channel_of(m->channel));
-		message_end(m);
-	}
-	return r;
 }
 
 static int order_uses_of(share_buffer *b, void *stream)
@@ -239,22 +169,37 @@ static int order_uses_of(share_buffer *b, void *stream)
 }
 
 /* What was told of a loan by share_release() comes before the signal. */
-static int order_uses(share_message *m, void *stream)
+int message_order_uses(share_message *m, void *stream)
 {
 	return m->channel ? order_uses_of(buffer_of(m->buffer), stream) : 0;
 }
 
-static int order_further_uses(share_message *messages, size_t n, void *stream)
+int messages_order_further_uses(share_message *messages, size_t n, void *stream)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		struct channel_data *d = further_of(&messages[i]);
+		struct channel_data *d = message_further(&messages[i]);
 
 		for (uint32_t k = 1; d && r == 0 && k <= d->n_further; k++)
 			r = order_uses_of(buffer_of(d->handles[k]), stream);
 	}
 	return r;
+}
+
+static bool any_is_kept(const share_channel *ch, const share_message *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].buffer &&
+		    (!message_is_loan(&messages[i]) || message_is_kept(&messages[i])))
+			return true;
+	for (size_t i = 0; channel_has_further(ch) && i < n; i++) {
+		const struct channel_data *d = message_further(&messages[i]);
+
+		if (d && any_further_is_kept(d))
+			return true;
+	}
+	return false;
 }
 
 /* The first that has memory, which all have of the same pool. */
@@ -265,7 +210,7 @@ static share_buffer *first_loan(share_message *messages, size_t n)
 
 		if (messages[i].buffer)
 			return buffer_of(messages[i].buffer);
-		d = further_of(&messages[i]);
+		d = message_further(&messages[i]);
 		for (uint32_t k = 1; d && k <= d->n_further; k++)
 			if (d->handles[k])
 				return buffer_of(d->handles[k]);
@@ -286,9 +231,9 @@ static int signal_all(share_channel *ch, share_message *messages, size_t n, void
 	if (!b)
 		return 0;
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = order_uses(&messages[i], stream);
-	if (r == 0 && has_further(ch))
-		r = order_further_uses(messages, n, stream);
+		r = message_order_uses(&messages[i], stream);
+	if (r == 0 && channel_has_further(ch))
+		r = messages_order_further_uses(messages, n, stream);
 	if (r == 0)
 		r = stream_signal(ch->client, b->mapping, stream, &fence);
 	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
@@ -299,20 +244,6 @@ static int signal_all(share_channel *ch, share_message *messages, size_t n, void
 	}
 	*out = (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value};
 	return 0;
-}
-
-static bool any_is_kept(const share_channel *ch, const share_message *messages, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (messages[i].buffer && (!is_loan(&messages[i]) || is_kept(&messages[i])))
-			return true;
-	for (size_t i = 0; has_further(ch) && i < n; i++) {
-		const struct channel_data *d = further_of(&messages[i]);
-
-		if (d && any_further_is_kept(d))
-			return true;
-	}
-	return false;
 }
 
 /* 0, or SHARE_EINVAL and the like when nothing more can be done on this stream. */
@@ -336,7 +267,7 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 	}
 	held = receiver->members->held;
 	for (size_t i = 0; i < n; i++) {
-		r = give_up(receiver, &messages[i], &fence);
+		r = receiver_give_up(receiver, &messages[i], &fence);
 		*failed = *failed ? *failed : r;
 	}
 	receiver_acked_behind(receiver, fence, held - receiver->members->held);
@@ -355,15 +286,15 @@ static int ack_all(share_channel *ch, share_message *messages, size_t n, void *s
 		return r != 0 ? r : failed;
 	}
 	for (size_t i = 0; i < n; i++) {
-		r = lease_kept(&messages[i]);
+		r = message_lease_kept(&messages[i]);
 		if (r != 0)
 			return r;
 	}
 	channel_hold(ch);
 	for (size_t i = 0; r == 0 && i < n; i++) {
-		r = let_go_of_further(&messages[i], stream);
+		r = message_let_go_of_further(&messages[i], stream);
 		if (r == 0)
-			r = let_go_of_kept(&messages[i], stream, false);
+			r = message_let_go_of_kept(&messages[i], stream, false);
 	}
 	if (r != SHARE_EINVAL && r != SHARE_ENOTSUP) {
 		int later = ack_loans(ch, messages, n, stream, &failed);
@@ -372,45 +303,6 @@ static int ack_all(share_channel *ch, share_message *messages, size_t n, void *s
 	}
 	channel_let_go(ch);
 	return r != 0 ? r : failed;
-}
-
-/* The references that messages have to their buffers are theirs still, where they were not given
- * up. */
-static void keep_all(share_message *messages, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (messages[i].channel && messages[i].buffer)
-			handle_keep_lent(buffer_of(messages[i].buffer));
-}
-
-/* Those references are taken from them, so that of two who give the same message up one does. */
-static int take_all(share_message *messages, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (!messages[i].buffer || handle_take_lent(messages[i].buffer, HANDLE_BUFFER))
-			continue;
-		keep_all(messages, i);
-		return fail(SHARE_EINVAL, GIVEN_UP);
-	}
-	return 0;
-}
-
-static int check(const share_message *messages, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (!messages[i].channel)
-			return fail(SHARE_EINVAL, NO_MESSAGE);
-		if (!handle_exists(messages[i].channel, HANDLE_CHANNEL))
-			return fail(SHARE_EINVAL, GIVEN_UP);
-		if (messages[i].channel != messages[0].channel)
-			return fail(SHARE_EINVAL, "these messages are of different channels");
-	}
-	return client_is_forked(channel_of(messages[0].channel)->client) ? fail_fork() : 0;
-}
-
-static bool has_owner(const share_channel *ch)
-{
-	return atomic_load_explicit(&ch->owner, memory_order_relaxed);
 }
 
 static int ack_taken(share_channel *ch, share_message *messages, size_t n, void *stream)
@@ -438,15 +330,15 @@ static int ack_many(share_message *messages, size_t n, void *stream)
 	share_channel *ch;
 	int r, first = 0;
 
-	r = check(messages, n);
+	r = messages_check(messages, n);
 	if (r != 0)
 		return r;
 	ch = channel_of(messages[0].channel);
 	if (ch->role == SHARE_CONSUMER) {
-		r = take_all(messages, n);
+		r = messages_take_all(messages, n);
 		if (r == 0) {
 			r = ack_taken(ch, messages, n, stream);
-			keep_all(messages, n);
+			messages_keep_all(messages, n);
 		}
 		return r;
 	}
@@ -458,7 +350,7 @@ static int ack_many(share_message *messages, size_t n, void *stream)
 	return first;
 }
 
-/* As give_up(), of a message without memory. */
+/* As receiver_give_up(), of a message without memory. */
 static bool give_up_data(struct receiver *receiver, share_message *m)
 {
 	uint32_t row = RECEIPT_ROW(m->receipt), ticket = RECEIPT_TICKET(m->receipt);
@@ -490,7 +382,7 @@ static bool ack_data(share_message *messages, size_t n, int *r)
 	uint32_t held = 0;
 
 	if (!handle || !are_data(messages, n, handle) || !handle_exists(handle, HANDLE_CHANNEL) ||
-	    ch->role != SHARE_CONSUMER || has_owner(ch) || has_further(ch) ||
+	    ch->role != SHARE_CONSUMER || channel_has_owner(ch) || channel_has_further(ch) ||
 	    client_is_forked(ch->client))
 		return false;
 	receiver = receiver_lock(ch);
@@ -547,7 +439,7 @@ static bool is_unused(const share_message *m)
 {
 	const share_buffer *b = buffer_of(m->buffer);
 
-	return !b || (is_loan(m) && !is_kept(m) && !b->segment->kind->on_device &&
+	return !b || (message_is_loan(m) && !message_is_kept(m) && !b->segment->kind->on_device &&
 		      uses_are_over(buffer_of(m->buffer)));
 }
 
@@ -558,13 +450,13 @@ static int try_ack(share_channel *ch, share_message *m)
 	struct receiver *receiver;
 	int r = 1;
 
-	if (has_owner(ch) || has_further(ch) || !is_unused(m))
+	if (channel_has_owner(ch) || channel_has_further(ch) || !is_unused(m))
 		return 1;
 	receiver = receiver_trylock(ch);
 	if (!receiver)
 		return 1;
 	if (!receiver->members->closed) {
-		r = give_up(receiver, m, &none);
+		r = receiver_give_up(receiver, m, &none);
 		receiver_wake_producers(receiver);
 	}
 	channel_unlock(ch);
@@ -578,17 +470,17 @@ int share_try_ack(share_message *m)
 	share_channel *ch;
 
 	if (r == 0)
-		r = check(m, 1);
+		r = messages_check(m, 1);
 	if (r != 0)
 		return r;
 	ch = channel_of(m->channel);
 	if (ch->role != SHARE_CONSUMER)
 		r = 1;
 	else
-		r = take_all(m, 1);
+		r = messages_take_all(m, 1);
 	if (r == 0) {
 		r = try_ack(ch, m);
-		keep_all(m, 1);
+		messages_keep_all(m, 1);
 	}
 	return r == 1 ? fail_constant(SHARE_EAGAIN, "to acknowledge this may take a while") : r;
 }
@@ -599,7 +491,7 @@ static int ack_behind(share_message *m, struct ring_fence fence)
 	struct receiver *receiver = receiver_lock(ch);
 	int r;
 
-	r = give_up(receiver, m, &fence);
+	r = receiver_give_up(receiver, m, &fence);
 	receiver_wake_producers(receiver);
 	channel_unlock_and_end(ch);
 	return r;
@@ -616,11 +508,11 @@ static bool are_on_same_device(const share_buffer *a, const share_buffer *b)
 /* Nothing else refers to its memory, and no other stream works on it. */
 static bool is_the_messages(const share_message *m)
 {
-	struct channel_data *d = further_of(m);
-	bool is = is_loan(m) && !is_kept(m) && uses_are_over(buffer_of(m->buffer));
+	struct channel_data *d = message_further(m);
+	bool is = message_is_loan(m) && !message_is_kept(m) && uses_are_over(buffer_of(m->buffer));
 
 	for (uint32_t i = 1; d && is && i <= d->n_further && !MUTATION(ack_behind_work); i++)
-		is = d->handles[i] && is_plain_loan(d->handles[i]) &&
+		is = d->handles[i] && loan_is_plain(d->handles[i]) &&
 		     uses_are_over(buffer_of(d->handles[i]));
 	return is;
 }
@@ -638,7 +530,7 @@ int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 	if (are_on_same_device(buffer_of(m->buffer), buffer_of(sent)) && is_the_messages(m))
 		return ack_behind(m, signalled);
 	r = ack_taken(ch, m, 1, stream);
-	keep_all(m, 1);
+	messages_keep_all(m, 1);
 	return r;
 }
 
@@ -651,105 +543,4 @@ void channel_ack_unused(share_message *m)
 		sender_ack_taken_back(ch, m, NULL);
 	else
 		ack_behind(m, (struct ring_fence){0, 0});
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Rejecting                                                                                   */
-
-static int check_reject(share_channel *ch, const share_message *m)
-{
-	struct receiver *receiver;
-	uint32_t row = RECEIPT_ROW(m->receipt);
-	bool can;
-
-	if (ch->role != SHARE_CONSUMER)
-		return fail_constant(SHARE_EACCES,
-				     "a message that was taken back is its producer's own");
-	if (ch->shape.mode != CHANNEL_QUEUE)
-		return fail_constant(SHARE_ENOTSUP,
-				     "only a message of a queue can go to somebody else: of a "
-				     "broadcast, each consumer has its own");
-	if (ch->client->version < WIRE_VERSION_ORPHANS)
-		return fail_constant(
-		    SHARE_ENOTSUP,
-		    "this broker is too old to know rejections: once the producer is "
-		    "gone it would take this one for an acknowledgement");
-	if (has_owner(ch))
-		return fail_constant(SHARE_ENOTSUP,
-				     "a request to a service is to be answered, or acknowledged");
-	receiver = receiver_lock(ch);
-	can = row >= ch->shape.rows || ring_consumer_can_reject(receiver->ring, row);
-	channel_unlock(ch);
-	return can ? 0
-		   : fail_constant(SHARE_ENOTSUP,
-				   "the producer of this message has an earlier version of the "
-				   "library, which would take it for acknowledged");
-}
-
-/* Whoever gets the message next may use the memory at once. */
-static int wait_for_work(share_channel *ch, share_message *m, void *stream)
-{
-	const share_buffer *b = buffer_of(m->buffer);
-	bool fatal = false;
-	int r;
-
-	if (!b || MUTATION(reject_at_once))
-		return 0;
-	r = is_loan(m) ? order_uses(m, stream) : 0;
-	if (r == 0 && has_further(ch))
-		r = order_further_uses(m, 1, stream);
-	if (r == 0)
-		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
-	if (r == 0 || fatal) /* nothing runs on that device any more */
-		return 0;
-	return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
-}
-
-static int reject_taken(share_channel *ch, share_message *m, void *stream)
-{
-	struct receiver *receiver;
-	int r = 0, failed;
-
-	if (m->buffer)
-		r = stream_check(ch->client, buffer_of(m->buffer)->segment->kind, stream);
-	if (r == 0)
-		r = wait_for_work(ch, m, stream);
-	if (r == 0)
-		r = lease_kept(m);
-	if (r != 0)
-		return r;
-	channel_hold(ch);
-	failed = let_go_of_further(m, stream);
-	if (failed == 0)
-		failed = let_go_of_kept(m, stream, true);
-	if (failed != SHARE_EINVAL && failed != SHARE_ENOTSUP) {
-		receiver = receiver_lock(ch);
-		r = give_up(receiver, m, NULL);
-		receiver_wake_producers(receiver);
-		channel_unlock(ch);
-	}
-	channel_let_go(ch);
-	return failed != 0 ? failed : r;
-}
-
-int share_reject(share_message *m, void *stream)
-{
-	RANGE("share_reject", 0);
-	HAZARDS;
-	share_channel *ch;
-	int r = message_check(m);
-
-	if (r == 0)
-		r = check(m, 1);
-	if (r != 0)
-		return r;
-	ch = channel_of(m->channel);
-	r = check_reject(ch, m);
-	if (r == 0)
-		r = take_all(m, 1);
-	if (r == 0) {
-		r = reject_taken(ch, m, stream);
-		keep_all(m, 1);
-	}
-	return r;
 }

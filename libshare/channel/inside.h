@@ -9,8 +9,8 @@
  * What the files of this room share. lock.c has the doors to a channel's state, channel.c opens and
  * close.c ends; members.c and sync.c know who else takes part; producer.c, patience.c, returns.c,
  * abandon.c, aside.c, ready.c and
- * background.c are the sender; consumer.c, incoming.c, stash.c, waiting.c, ends.c, lent.c and ack.c
- * the receiver; sleep.c waits for the other side.
+ * background.c are the sender; consumer.c, incoming.c, stash.c, waiting.c, ends.c, lent.c, ack.c,
+ * retain.c and reject.c the receiver; sleep.c waits for the other side.
  *
  * The rule of the lock. A `struct members *`, `struct sender *` or `struct receiver *` is only had
  * by taking the channel's lock: a function that takes one is called with the lock held and returns
@@ -374,10 +374,73 @@ bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt
 /* Gives one back, for somebody else: the same. */
 bool receiver_reject(struct receiver *receiver, uint64_t producer, uint64_t receipt, bool retained);
 void receiver_wake_producers(struct receiver *receiver);
+
+static inline bool channel_has_further(const share_channel *ch)
+{
+	return __builtin_expect(ch->shape.buffers > 1, 0);
+}
+/* Where they are. It stays as long as the message is not given up, and others keep off it: who
+ * gives the message up has taken it. NULL: there are none. */
+struct channel_data *message_find_further(const share_message *m);
+static inline struct channel_data *message_further(const share_message *m)
+{
+	return m->channel && channel_has_further(channel_of(m->channel)) ? message_find_further(m)
+									 : NULL;
+}
+
 /* The loans of a message's buffers behind its first one end: its memory is not to be used. */
 void receiver_free_further(struct receiver *receiver, const share_message *m);
+/* Gives one message up: it is acknowledged behind @fence, or rejected if that is NULL. 0, or
+ * SHARE_EINVAL if the program has given up a copy of it before. */
+int receiver_give_up(struct receiver *receiver, share_message *m, const struct ring_fence *fence);
 /* To a program that gives up the copy of a message. */
 #define GIVEN_UP "this message was given up before"
+
+/* Whether these can be given up together: 0 or an error. */
+int messages_check(const share_message *messages, size_t n);
+/* The references that messages have to their buffers are taken from them, so that of two who give
+ * the same message up one does; and are theirs still, where they were not given up. */
+int messages_take_all(share_message *messages, size_t n);
+void messages_keep_all(share_message *messages, size_t n);
+/* What was told of a loan by share_release() comes before the signal. */
+int message_order_uses(share_message *m, void *stream);
+int messages_order_further_uses(share_message *messages, size_t n, void *stream);
+static inline bool channel_has_owner(const share_channel *ch)
+{
+	return atomic_load_explicit(&ch->owner, memory_order_relaxed);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* retain.c                                                                                    */
+
+static inline bool message_is_loan(const share_message *m)
+{
+	return m->buffer && atomic_load_explicit(&buffer_of(m->buffer)->lent, memory_order_acquire);
+}
+
+static inline bool message_is_kept(const share_message *m)
+{
+	return atomic_load_explicit(&buffer_of(m->buffer)->refs, memory_order_acquire) > 1;
+}
+
+static inline bool loan_is_lent(share_buffer *handle)
+{
+	return atomic_load_explicit(&buffer_of(handle)->lent, memory_order_acquire);
+}
+
+static inline bool loan_is_plain(share_buffer *handle)
+{
+	return loan_is_lent(handle) &&
+	       atomic_load_explicit(&buffer_of(handle)->refs, memory_order_acquire) == 1;
+}
+
+/* Of several, each that is kept gets a lease before anything is given up: the message is
+ * acknowledged as a whole, so that none of its loans can go on alone. 0 or an error. */
+int message_lease_kept(share_message *m);
+/* The handles of those that have a lease are the program's. */
+int message_let_go_of_further(share_message *m, void *stream);
+/* A handle that the program keeps gets a lease, and is released as one; or the loan goes on. */
+int message_let_go_of_kept(share_message *m, void *stream, bool rejected);
 
 /* ------------------------------------------------------------------------------------------- */
 /* behind.c                                                                                    */

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Rejecting is acknowledging (ack.c) with another word, but the thread waits for the stream: there
+ * is no fence that whoever gets the message next would wait for.
+ */
+
+#include <share/private/core.h>
+
+#include "base/mutation.h"
+#include "libshare/buffer/segment.h"
+#include "libshare/channel/inside.h"
+#include "libshare/order/order.h"
+#include "libshare/program/error.h"
+#include "libshare/program/range.h"
+
+static int check_reject(share_channel *ch, const share_message *m)
+{
+	struct receiver *receiver;
+	uint32_t row = RECEIPT_ROW(m->receipt);
+	bool can;
+
+	if (ch->role != SHARE_CONSUMER)
+		return fail_constant(SHARE_EACCES,
+				     "a message that was taken back is its producer's own");
+	if (ch->shape.mode != CHANNEL_QUEUE)
+		return fail_constant(SHARE_ENOTSUP,
+				     "only a message of a queue can go to somebody else: of a "
+				     "broadcast, each consumer has its own");
+	if (ch->client->version < WIRE_VERSION_ORPHANS)
+		return fail_constant(
+		    SHARE_ENOTSUP,
+		    "this broker is too old to know rejections: once the producer is "
+		    "gone it would take this one for an acknowledgement");
+	if (channel_has_owner(ch))
+		return fail_constant(SHARE_ENOTSUP,
+				     "a request to a service is to be answered, or acknowledged");
+	receiver = receiver_lock(ch);
+	can = row >= ch->shape.rows || ring_consumer_can_reject(receiver->ring, row);
+	channel_unlock(ch);
+	return can ? 0
+		   : fail_constant(SHARE_ENOTSUP,
+				   "the producer of this message has an earlier version of the "
+				   "library, which would take it for acknowledged");
+}
+
+/* Whoever gets the message next may use the memory at once. */
+static int wait_for_work(share_channel *ch, share_message *m, void *stream)
+{
+	const share_buffer *b = buffer_of(m->buffer);
+	bool fatal = false;
+	int r;
+
+	if (!b || MUTATION(reject_at_once))
+		return 0;
+	r = message_is_loan(m) ? message_order_uses(m, stream) : 0;
+	if (r == 0 && channel_has_further(ch))
+		r = messages_order_further_uses(m, 1, stream);
+	if (r == 0)
+		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
+	if (r == 0 || fatal) /* nothing runs on that device any more */
+		return 0;
+	return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
+}
+
+static int reject_taken(share_channel *ch, share_message *m, void *stream)
+{
+	struct receiver *receiver;
+	int r = 0, failed;
+
+	if (m->buffer)
+		r = stream_check(ch->client, buffer_of(m->buffer)->segment->kind, stream);
+	if (r == 0)
+		r = wait_for_work(ch, m, stream);
+	if (r == 0)
+		r = message_lease_kept(m);
+	if (r != 0)
+		return r;
+	channel_hold(ch);
+	failed = message_let_go_of_further(m, stream);
+	if (failed == 0)
+		failed = message_let_go_of_kept(m, stream, true);
+	if (failed != SHARE_EINVAL && failed != SHARE_ENOTSUP) {
+		receiver = receiver_lock(ch);
+		r = receiver_give_up(receiver, m, NULL);
+		receiver_wake_producers(receiver);
+		channel_unlock(ch);
+	}
+	channel_let_go(ch);
+	return failed != 0 ? failed : r;
+}
+
+int share_reject(share_message *m, void *stream)
+{
+	RANGE("share_reject", 0);
+	HAZARDS;
+	share_channel *ch;
+	int r = message_check(m);
+
+	if (r == 0)
+		r = messages_check(m, 1);
+	if (r != 0)
+		return r;
+	ch = channel_of(m->channel);
+	r = check_reject(ch, m);
+	if (r == 0)
+		r = messages_take_all(m, 1);
+	if (r == 0) {
+		r = reject_taken(ch, m, stream);
+		messages_keep_all(m, 1);
+	}
+	return r;
+}
