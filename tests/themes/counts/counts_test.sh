@@ -3,23 +3,25 @@
 #
 # How many instructions it takes to send, receive and acknowledge a message, to look for one in vain, to
 # call a service and to allocate, to ask the broker, and to order work of a GPU, in this process and
-# without the kernel and the driver: none of these takes more than a few hundredths above what it took
+# without the kernel and the driver; and how many the broker takes for what it is asked: none of these takes more than a few hundredths above what it took
 # when this was last written down, and none calls the driver more often. Times say nothing on a machine
 # that does other things as well; instructions are the same each time, of the same compiler and library
 # of C. Where these are others, or there is no valgrind, the test is skipped, and says so.
 #
-# usage: counts_test.sh PROGRAM COMPILER SYSTEM FLAGS [GPU_PROGRAM STANDIN]
+# usage: counts_test.sh PROGRAM BROKERS_PROGRAM BROKER COMPILER SYSTEM FLAGS [GPU_PROGRAM STANDIN]
 #
 # Who makes something dearer on purpose writes the new count here, and why into docs/benchmarks.md. Who
 # makes something cheaper does so, too, so that nobody loses it again.
 set -euo pipefail
 
 program=$1
-compiler=$2
-system=$3
-flags=$4
-gpu=${5:-}
-standin=${6:-}
+brokers_program=$2
+broker=$3
+compiler=$4
+system=$5
+flags=$6
+gpu=${7:-}
+standin=${8:-}
 # those of the counts below
 counted_compiler="GNU 12"
 counted_system="x86_64"
@@ -74,6 +76,10 @@ request ping 1 1258
 request ask_alloc 1 4567
 request ask_lookup 1 4703
 request ask_release 1 983
+broker ping 1 4273
+broker alloc_release 1 11721
+broker lookup_release 1 9401
+broker release 1 2969
 "
 # The same over the stand-in for the driver, with how often that is called.
 gpu_table="
@@ -103,8 +109,28 @@ count() # MODE [PROGRAM]
 		sed -nE 's/^ *([0-9,]+) .*:counted_([a-z0-9_]+)( .*)?$/\2 \1/p' | tr -d , >"$scratch/$1"
 }
 
+# What the broker says of all that it has done, and in the end what is of these requests.
+count_broker() # WHAT
+{
+	local n out
+	for n in 0 $turns; do
+		out=$scratch/$1.$n
+		SHARE_MAGAZINES=0 "$brokers_program" "$valgrind" "$out" "$broker" "$1" "$n" \
+			2>"$scratch/log" || fail "the program that asks the broker ended with $?"
+	done
+	echo "$1 $(($(total "$out") - $(total "$scratch/$1.0")))" >>"$scratch/broker"
+}
+
+total()
+{
+	sed -n 's/^totals: //p' "$1"
+}
+
 count broadcast
 count queue
+for what in ping alloc_release lookup_release release; do
+	count_broker $what
+done
 SHARE_MAGAZINES=0 count request
 if [ -n "$gpu" ]; then
 	table+=$gpu_table
