@@ -25,6 +25,7 @@ struct run {
 
 /* Each is in the file of its name. */
 void bench_rpc(const struct run *run);
+void bench_requests(const struct run *run);
 void bench_handoff(const struct run *run);
 void bench_scale(const struct run *run);
 void bench_fairness(const struct run *run);

@@ -35,10 +35,10 @@ struct visitor {
 	struct timeline_page *page;
 };
 
-static int try_to_connect(const char *path)
+static int try_to_connect(const char *path, int type)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int s = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
 	must_system(s >= 0, "socket");
 	strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
@@ -77,7 +77,7 @@ static bool greet(struct visitor *v, const char *path)
 	struct wire_message hello = {.type = WIRE_HELLO}, ready = {.type = WIRE_READY};
 	struct fd_list fds;
 
-	v->socket = try_to_connect(path);
+	v->socket = try_to_connect(path, SOCK_SEQPACKET);
 	if (v->socket < 0)
 		return false;
 	hello.hello.version = WIRE_VERSION;
@@ -92,11 +92,10 @@ static bool greet(struct visitor *v, const char *path)
 /* ------------------------------------------------------------------------------------------- */
 /* Many connections that ask for the same all the time                                         */
 
-static void ask_for_ever(int *sockets, unsigned n, const struct wire_message *m,
-			 _Atomic uint64_t *done)
+static void send_for_ever(int *sockets, unsigned n, const void *out, size_t size,
+			  _Atomic uint64_t *done)
 {
-	static unsigned char out[WIRE_PACKET_MAX], answer[WIRE_PACKET_MAX];
-	size_t size = wire_encode(m, out, sizeof(out));
+	static unsigned char answer[WIRE_PACKET_MAX];
 	struct epoll_event events[READY_AT_ONCE];
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
 
@@ -119,6 +118,14 @@ static void ask_for_ever(int *sockets, unsigned n, const struct wire_message *m,
 			(*done)++;
 		}
 	}
+}
+
+static void ask_for_ever(int *sockets, unsigned n, const struct wire_message *m,
+			 _Atomic uint64_t *done)
+{
+	static unsigned char out[WIRE_PACKET_MAX];
+
+	send_for_ever(sockets, n, out, wire_encode(m, out, sizeof(out)), done);
 }
 
 static uint64_t open_pool(int socket)
@@ -175,6 +182,18 @@ static void ping(const struct flood *f, const char *path, _Atomic uint64_t *done
 		     done);
 }
 
+/* It may have been started just now. */
+static void ping_redis(const struct flood *f, const char *path, _Atomic uint64_t *done)
+{
+	int *sockets = calloc(f->connections, sizeof(int));
+
+	must_system(sockets, "memory for sockets");
+	for (unsigned i = 0; i < f->connections; i++)
+		while ((sockets[i] = try_to_connect(path, SOCK_STREAM)) < 0)
+			pause_us(1000);
+	send_for_ever(sockets, f->connections, "PING\r\n", 6, done);
+}
+
 static void query(const struct flood *f, const char *path, _Atomic uint64_t *done)
 {
 	struct wire_message m = {.type = WIRE_QUERY, .serial = 1};
@@ -217,7 +236,7 @@ static void talk_nonsense(const struct flood *f, const char *path, _Atomic uint6
 
 	(void)f;
 	for (;;) {
-		s = try_to_connect(path);
+		s = try_to_connect(path, SOCK_SEQPACKET);
 		if (s < 0)
 			continue;
 		send(s, "nonsense", 8, MSG_NOSIGNAL);
@@ -237,7 +256,7 @@ static void send_descriptors(const struct flood *f, const char *path, _Atomic ui
 	for (size_t i = 0; i < WIRE_FDS_MAX; i++)
 		fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	for (;;) {
-		s = try_to_connect(path);
+		s = try_to_connect(path, SOCK_SEQPACKET);
 		if (s < 0)
 			continue;
 		if (packet_send(s, "\6\0\0\0\1\0\0", 8, fds, WIRE_FDS_MAX, true) == 0)
@@ -260,6 +279,19 @@ const struct flood floods[] = {
     {"log", "nonsense, which the log tells of", talk_nonsense, 0},
 };
 const unsigned n_floods = sizeof(floods) / sizeof(floods[0]);
+const struct flood flood_ping = {"ping", "connections that ping", ping, 0};
+const struct flood flood_redis = {"redis", "connections that ping Redis", ping_redis, 0};
+
+/* Floods of others have a lower priority, as the broker is to be measured and not the scheduler. */
+static void become_other(uid_t uid)
+{
+	if (uid == geteuid())
+		return;
+	setpriority(PRIO_PROCESS, 0, 10);
+	must_system(setgroups(0, NULL) == 0 && setresgid(uid, uid, uid) == 0 &&
+			setresuid(uid, uid, uid) == 0,
+		    "become another user");
+}
 
 pid_t flood_start(const struct flood *f, const char *socket, uid_t uid, unsigned connections,
 		  _Atomic uint64_t *done)
@@ -273,12 +305,7 @@ pid_t flood_start(const struct flood *f, const char *socket, uid_t uid, unsigned
 	must_system(pid >= 0, "fork");
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		/* Floods have a lower priority, as the broker is to be measured and not the
-		 * scheduler. */
-		setpriority(PRIO_PROCESS, 0, 10);
-		must_system(setgroups(0, NULL) == 0 && setresgid(uid, uid, uid) == 0 &&
-				setresuid(uid, uid, uid) == 0,
-			    "become another user");
+		become_other(uid);
 		mine.step(&mine, socket, done);
 		_exit(0);
 	}

@@ -34,6 +34,7 @@ static const struct benchmark {
 } benchmarks[] = {
     {"rpc", bench_rpc, "one request and its reply, against a bare ping-pong of the same bytes",
      false},
+    {"requests", bench_requests, "requests a second of 32 clients, against Redis", false},
     {"handoff", bench_handoff, "4 KiB from process to process, by name and by token", false},
     {"scale", bench_scale, "1,000 clients and 1,000,000 buffers: latency, memory, clean-up", false},
     {"fairness", bench_fairness, "a quiet user beside others that flood the broker; needs root",

@@ -3,7 +3,8 @@
 #
 # The benchmarks of channels come to an end and report what docs/benchmarks.md promises, and
 # scripts/bench-channels puts that into its place. Nothing is said about the figures, which mean
-# nothing on a busy machine. What was not built in is said to be missing, and has no figures.
+# nothing on a busy machine. What was not built in is said to be missing, and has no figures. The same
+# of requests, and of the Redis that they are measured against.
 
 set -euo pipefail
 export PATH=${SHARE_TEST_BIN:?is not set}:$PATH
@@ -72,6 +73,14 @@ done
 if grep -q 'channel-peers.pipe' "$scratch/err"; then
 	fail "there are always pipes"
 fi
+
+share-bench --quick --json requests >"$scratch/requests" 2>"$scratch/err" || fail "requests: exit code $?"
+floor='[0-9.]*'
+! grep -q 'requests: SKIPPED against Redis: ' "$scratch/err" || floor=null
+for figure in ping ping.rate ping.cpu; do
+	grep -qE "\"requests.$figure\",\"value\":[0-9].*\"floor\":$floor," "$scratch/requests" ||
+		fail "no requests.$figure, or another floor than $floor: $(cat "$scratch/requests")"
+done
 [[ -z $(ls "$TMPDIR") ]] || fail "something was left: $(ls "$TMPDIR")"
 
 # the same into a copy of the page

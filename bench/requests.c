@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * How many requests a second the broker answers when many ask at once: 32 connections, on each of
+ * which a ping is under way at any time. The floor is a Redis server, which is one thread with one
+ * event loop as well, and is asked the same ("PING") by the same processes over a Unix socket. The
+ * two are asked in turns; who is not asked sleeps.
+ *
+ * The server has the first core for itself, where there are two, and those who ask have the others.
+ * Of what a machine does else, the time that a server itself runs for each request says most.
+ */
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "bench/flood.h"
+#include "bench/kept_broker.h"
+
+#define CONNECTIONS 32
+#define ASKERS      4 /* processes */
+#define STARTS_MS   3000
+
+struct server {
+	pid_t pid;
+	pid_t askers[ASKERS];
+	_Atomic uint64_t *done;    /* of each of these */
+	struct samples us, cpu_us; /* for a request */
+};
+
+static void signal_askers(const struct server *s, int signal)
+{
+	for (int i = 0; i < ASKERS; i++)
+		kill(s->askers[i], signal);
+}
+
+static void start_askers(struct server *s, const struct flood *f, const char *socket)
+{
+	s->done = mmap(NULL, ASKERS * sizeof(*s->done), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	must_system(s->done != MAP_FAILED, "mmap");
+	for (int i = 0; i < ASKERS; i++)
+		s->askers[i] = flood_start(f, socket, geteuid(), CONNECTIONS / ASKERS, &s->done[i]);
+	signal_askers(s, SIGSTOP);
+}
+
+static void end_askers(struct server *s)
+{
+	signal_askers(s, SIGKILL);
+	for (int i = 0; i < ASKERS; i++)
+		waitpid(s->askers[i], NULL, 0);
+	samples_done(&s->us);
+	samples_done(&s->cpu_us);
+}
+
+/* Where there is one core, all are on it. */
+static void place_apart(const struct server *s)
+{
+	cpu_set_t all, first, rest;
+	int cpu = 0;
+
+	CPU_ZERO(&first);
+	must_system(sched_getaffinity(0, sizeof(all), &all) == 0, "sched_getaffinity");
+	while (!CPU_ISSET(cpu, &all))
+		cpu++;
+	CPU_SET(cpu, &first);
+	CPU_XOR(&rest, &all, &first);
+	if (CPU_COUNT(&rest) == 0)
+		return;
+	must_system(sched_setaffinity(s->pid, sizeof(first), &first) == 0, "place a server");
+	for (int i = 0; i < ASKERS; i++)
+		sched_setaffinity(s->askers[i], sizeof(rest), &rest);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static double cpu_of(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	must_system(clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &t) == 0,
+		    "the time that a server has run");
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static uint64_t done_by_all(const struct server *s)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; i < ASKERS; i++)
+		n += s->done[i];
+	return n;
+}
+
+static void play(struct server *s, long us)
+{
+	double began, ran;
+	uint64_t before;
+
+	signal_askers(s, SIGCONT);
+	pause_us(us / 10);
+	before = done_by_all(s);
+	began = now_us();
+	ran = cpu_of(s->pid);
+	pause_us(us);
+	ran = cpu_of(s->pid) - ran;
+	began = now_us() - began;
+	before = done_by_all(s) - before;
+	signal_askers(s, SIGSTOP);
+	must_system(before > 0, "nothing was answered");
+	samples_add(&s->us, began / (double)before);
+	samples_add(&s->cpu_us, ran / (double)before);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct redis {
+	char folder[32], socket[64];
+	pid_t pid;
+};
+
+/* Returns false if there is none. Nobody else can reach it, and it writes nothing. */
+static bool redis_start(struct redis *r)
+{
+	int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC), status;
+
+	strcpy(r->folder, "/tmp/share-bench-XXXXXX");
+	must_system(mkdtemp(r->folder), "mkdtemp");
+	snprintf(r->socket, sizeof(r->socket), "%s/socket", r->folder);
+	r->pid = fork();
+	must_system(r->pid >= 0, "fork");
+	if (r->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setsid(); /* as brokers have; see ping_pong_start() */
+		dup2(nowhere, STDOUT_FILENO);
+		dup2(nowhere, STDERR_FILENO);
+		execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", r->socket,
+		       "--save", "", "--appendonly", "no", (char *)NULL);
+		_exit(127);
+	}
+	close(nowhere);
+	for (int i = 0; i < STARTS_MS && access(r->socket, F_OK) < 0; i++) {
+		if (waitpid(r->pid, &status, WNOHANG) != 0)
+			break;
+		pause_us(1000);
+	}
+	if (access(r->socket, F_OK) == 0)
+		return true;
+	rmdir(r->folder);
+	return false;
+}
+
+static void redis_stop(const struct redis *r)
+{
+	kill(r->pid, SIGTERM);
+	waitpid(r->pid, NULL, 0);
+	unlink(r->socket);
+	rmdir(r->folder);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* @redis: NULL without one. Redis is to be asked a fifth more than it can answer. */
+static void report(struct server *ours, struct server *redis)
+{
+	double us = samples_median(&ours->us);
+	double floor = redis ? samples_median(&redis->us) : NONE;
+
+	figure_report(&(struct figure){"requests.ping", "a ping, 32 clients that ask all the time",
+				       "us", us, floor, redis ? 1 / 1.2 : NONE});
+	figure_report(&(struct figure){"requests.ping.rate", "the same, pings a second", "/s",
+				       1e6 / us, 1e6 / floor, NONE});
+	figure_report(&(struct figure){"requests.ping.cpu", "what the server runs for a ping", "us",
+				       samples_median(&ours->cpu_us),
+				       redis ? samples_median(&redis->cpu_us) : NONE, NONE});
+}
+
+void bench_requests(const struct run *run)
+{
+	int rounds = run->quick ? 5 : 21;
+	long us = run->quick ? 100000 : 300000;
+	struct server ours = {0}, theirs = {0};
+	struct kept_broker broker;
+	struct redis redis;
+	bool has_redis = redis_start(&redis);
+	share_client *c;
+
+	if (!has_redis)
+		fprintf(stderr,
+			"share-bench: requests: SKIPPED against Redis: there is no "
+			"redis-server (package redis-server) that works\n");
+	kept_broker_start(&broker, NULL, NULL);
+	must(share_connect(broker.socket, &c), "share_connect");
+	ours.pid = kept_broker_serving(c);
+	share_disconnect(c);
+	start_askers(&ours, &flood_ping, broker.socket);
+	place_apart(&ours);
+	if (has_redis) {
+		theirs.pid = redis.pid;
+		start_askers(&theirs, &flood_redis, redis.socket);
+		place_apart(&theirs);
+	}
+	for (int i = 0; i < rounds; i++) {
+		play(&ours, us);
+		if (has_redis)
+			play(&theirs, us);
+	}
+	report(&ours, has_redis ? &theirs : NULL);
+	end_askers(&ours);
+	kept_broker_stop(&broker);
+	if (has_redis) {
+		end_askers(&theirs);
+		redis_stop(&redis);
+	}
+}
