@@ -118,7 +118,7 @@ void slab_init_keep(struct slab *slab, size_t object_size, size_t keep)
 	TAILQ_INIT(&slab->with_room);
 }
 
-void slab_done(struct slab *slab)
+void slab_deinit(struct slab *slab)
 {
 	for (uint32_t i = 0; i < slab->n_places; i++) {
 		struct slab_chunk *chunk = slab->places[i].chunk;

@@ -51,7 +51,7 @@ void slab_init_keep(struct slab *slab, size_t object_size, size_t keep);
 
 /* Frees all chunks, also those with objects in use. The slab is then empty and can be used
  * again. */
-void slab_done(struct slab *slab);
+void slab_deinit(struct slab *slab);
 
 /* Returns a zeroed object (but for the kept bytes), or NULL when there is no memory; nothing is
  * changed then. */

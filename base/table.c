@@ -51,7 +51,7 @@ void table_init(struct table *t, table_hash hash)
 	t->n_buckets = FIRST;
 }
 
-void table_done(struct table *t)
+void table_deinit(struct table *t)
 {
 	assert(t->count == 0);
 	for (unsigned s = 1; s < TABLE_SEGMENTS; s++)

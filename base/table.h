@@ -32,7 +32,7 @@ struct table {
 /* The table owns none of its entries: a caller has the link in an object of its own, which must
  * stay where it is while it is in the table. */
 void table_init(struct table *t, table_hash hash);
-void table_done(struct table *t); /* the table must be empty */
+void table_deinit(struct table *t); /* the table must be empty */
 void table_insert(struct table *t, struct table_link *link);
 /* The entry must be in the table. */
 void table_remove(struct table *t, struct table_link *link);

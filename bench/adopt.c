@@ -165,8 +165,8 @@ static void measure(const struct run *run, const struct owner *o, void *data, ui
 	f.name = name;
 	f.what = "adopt, publish, look up and read; floor: a copy into a pool instead";
 	series_report(&adopted, &copied, &f, NONE);
-	series_done(&adopted);
-	series_done(&copied);
+	series_deinit(&adopted);
+	series_deinit(&copied);
 }
 
 static void measure_file(const struct run *run, const struct owner *o, uint64_t size)

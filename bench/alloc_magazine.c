@@ -108,8 +108,8 @@ static void measure(const struct run *run, struct bench *b, const struct size *s
 		f.target = GPU_TARGET;
 	}
 	series_report_median(&value, &floor, &f);
-	series_done(&value);
-	series_done(&floor);
+	series_deinit(&value);
+	series_deinit(&floor);
 }
 
 static void measure_kind(const struct run *run, struct bench *b, pair_function floor_pair)

@@ -98,7 +98,7 @@ void samples_add(struct samples *s, double value);
 double samples_percentile(struct samples *s, unsigned percent);
 double samples_median(struct samples *s);
 void samples_clear(struct samples *s);
-void samples_done(struct samples *s);
+void samples_deinit(struct samples *s);
 
 /* Many rounds of the same measurement. Each round has a median of its own, so a disturbance spoils
  * one round, and the median of the rounds is not affected. */
@@ -108,7 +108,7 @@ struct series {
 };
 
 void series_end_round(struct series *s);
-void series_done(struct series *s);
+void series_deinit(struct series *s);
 
 /* Reports the median and the 99th percentile, as NAME and NAME.p99. @f has everything but value and
  * floor; @p99_target is the target of the second figure. @floor may be NULL. */

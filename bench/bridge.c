@@ -52,7 +52,7 @@ static double median_or_none(struct samples *s)
 {
 	double value = s->n > 0 ? samples_median(s) : NONE;
 
-	samples_done(s);
+	samples_deinit(s);
 	return value;
 }
 
@@ -187,7 +187,7 @@ static void measure_messages(struct bridge_pair *p, const struct run *run)
 	report("message", ".p99", "the same", "us", samples_median(&own.p99s), NONE, NONE);
 	report("message", ".cpu", "processor time for a message, both bridges", "us",
 	       median_or_none(&cpu), NONE, NONE);
-	series_done(&own);
+	series_deinit(&own);
 }
 
 void bench_bridge(const struct run *run)

@@ -72,9 +72,9 @@ static void measure(struct bridge_pair *p, const struct way *w, const struct loa
 	figure_report(&(struct figure){name, "processor time for a KiB, both bridges", "ns",
 				       samples_median(&cpu) * 1e3 / ((double)l->size / 1024), NONE,
 				       NONE});
-	samples_done(&own);
-	samples_done(&cpu);
-	samples_done(&floor);
+	samples_deinit(&own);
+	samples_deinit(&cpu);
+	samples_deinit(&floor);
 }
 
 static void measure_way(const struct run *run, const struct way *w)

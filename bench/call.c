@@ -50,8 +50,8 @@ static void measure(const struct run *run, const struct channel_side *s, const s
 	series_report_median(
 	    &call, &trip,
 	    &(struct figure){.name = name, .what = what, .unit = "ns", .target = NONE});
-	series_done(&call);
-	series_done(&trip);
+	series_deinit(&call);
+	series_deinit(&trip);
 }
 
 void bench_call(const struct run *run)

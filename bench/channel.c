@@ -88,8 +88,8 @@ static void report(const struct comparison *c, enum placement placement, struct 
 		f.target = 200;
 		series_report_median(&figures->ours, NULL, &f);
 	}
-	series_done(&figures->ours);
-	series_done(&figures->floor);
+	series_deinit(&figures->ours);
+	series_deinit(&figures->floor);
 }
 
 static int rounds(const struct run *run)

@@ -224,7 +224,7 @@ void bench_channel_broadcast(const struct run *run)
 		measure(run, &c, numbers[i], &series[i]);
 	report(series);
 	for (size_t i = 0; i < N_NUMBERS; i++)
-		series_done(&series[i]);
+		series_deinit(&series[i]);
 	for (unsigned i = 0; i < CONSUMERS; i++)
 		other_end(&c.consumers[i]);
 	must(share_release(c.buffer, NULL), "share_release");

@@ -111,8 +111,8 @@ static double tenth(const struct bench *b, const char *name, const char *which, 
 	come_and_go(b, role, n, &value);
 	ratio = samples_median(&value) / samples_median(&floor);
 	report(name, which, "us", samples_median(&value), samples_median(&floor), NONE);
-	samples_done(&value);
-	samples_done(&floor);
+	samples_deinit(&value);
+	samples_deinit(&floor);
 	return ratio;
 }
 

@@ -297,11 +297,11 @@ static void measure(const struct run *run, const struct side *s, const struct te
 		report(t, spin, &ours[spin], torch ? &floor : NULL);
 	report_calls(t, &ours[1]);
 	for (int spin = 0; spin < 2; spin++) {
-		series_done(&ours[spin].hand_over);
-		series_done(&ours[spin].whole);
+		series_deinit(&ours[spin].hand_over);
+		series_deinit(&ours[spin].whole);
 	}
-	series_done(&floor.hand_over);
-	series_done(&floor.whole);
+	series_deinit(&floor.hand_over);
+	series_deinit(&floor.whole);
 }
 
 static share_pool *set_up(struct side *s)

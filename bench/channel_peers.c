@@ -238,8 +238,8 @@ static void measure(const struct run *run, const struct side *s, uint32_t shape)
 		if (k != OURS && s->ends[k])
 			report(streams, sh, k, ".stream", "a payload in a stream of many");
 	for (uint32_t k = 0; k < CARRIERS; k++) {
-		series_done(&trips[k]);
-		series_done(&streams[k]);
+		series_deinit(&trips[k]);
+		series_deinit(&streams[k]);
 	}
 }
 

@@ -127,8 +127,8 @@ void compare(const char *other, unsigned turns, const char *rest)
 	for (size_t i = 0; i < c.n; i++) {
 		print_figure(&c.figures[i]);
 		for (int tree = 0; tree < N_TREES; tree++) {
-			samples_done(&c.figures[i].values[tree]);
-			samples_done(&c.figures[i].ratios[tree]);
+			samples_deinit(&c.figures[i].values[tree]);
+			samples_deinit(&c.figures[i].ratios[tree]);
 		}
 		free(c.figures[i].name);
 		free(c.figures[i].unit);

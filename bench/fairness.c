@@ -238,8 +238,8 @@ static void report(const struct flood *f, unsigned users, struct series *flooded
 			 f->words, users, users == 1 ? "" : "s", rate);
 		series_report(&flooded[a], &quiet[a],
 			      &(struct figure){name, what, "us", NONE, NONE, 3}, 3);
-		series_done(&flooded[a]);
-		series_done(&quiet[a]);
+		series_deinit(&flooded[a]);
+		series_deinit(&quiet[a]);
 	}
 }
 

@@ -78,9 +78,9 @@ static void measure_queries(const struct run *run, share_client *c, const struct
 	f.name = "fence.query.pending";
 	f.what = "the same, not reached: asks whether the peer lives";
 	series_report_median(&pending, &loads, &f);
-	series_done(&loads);
-	series_done(&reached);
-	series_done(&pending);
+	series_deinit(&loads);
+	series_deinit(&reached);
+	series_deinit(&pending);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -135,8 +135,8 @@ static void measure_wakes(const struct run *run, share_client *c, const struct f
 	f.name = name;
 	f.what = what;
 	series_report_median(&ours, &floors, &f);
-	series_done(&ours);
-	series_done(&floors);
+	series_deinit(&ours);
+	series_deinit(&floors);
 }
 
 void bench_fence(const struct run *run)

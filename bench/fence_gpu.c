@@ -100,8 +100,8 @@ static void measure_signals(const struct run *run, struct gpu *g)
 	}
 	f.what = "share_fence_record on a GPU stream; floor: cuStreamWriteValue64";
 	series_report(&ours, &floors, &f, NONE);
-	series_done(&ours);
-	series_done(&floors);
+	series_deinit(&ours);
+	series_deinit(&floors);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -158,8 +158,8 @@ static void measure_waits(const struct run *run, struct gpu *g)
 	}
 	f.what = "share_fence_wait for a peer's fence, not reached; floor: cuStreamWaitValue64";
 	series_report(&ours, &floors, &f, NONE);
-	series_done(&ours);
-	series_done(&floors);
+	series_deinit(&ours);
+	series_deinit(&floors);
 }
 
 static double time_reached(struct gpu *g, const share_fence *f)
@@ -205,8 +205,8 @@ static void measure_reached(const struct run *run, struct gpu *g)
 	}
 	f.what = "the same, reached: nothing is enqueued; floor: one load";
 	series_report_median(&ours, &floors, &f);
-	series_done(&ours);
-	series_done(&floors);
+	series_deinit(&ours);
+	series_deinit(&floors);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -287,8 +287,8 @@ static void measure_wakes(const struct run *run, struct gpu *g, bool late)
 	f.what = late ? "the same after 5 ms of waiting; floor: the same loop"
 		      : "share_fence_synchronize sees what a GPU writes; floor: a loop of loads";
 	series_report(&ours, &floors, &f, NONE);
-	series_done(&ours);
-	series_done(&floors);
+	series_deinit(&ours);
+	series_deinit(&floors);
 }
 
 /* ------------------------------------------------------------------------------------------- */

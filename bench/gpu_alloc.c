@@ -84,9 +84,9 @@ static void measure(const struct run *run, const char *kind, share_pool *pool,
 	snprintf(name, sizeof(name), "gpu-alloc.%s.%s.sync", kind, size->name);
 	f.what = "the same; floor: cuMemAlloc + cuMemFree";
 	series_report(&value, &sync, &f, NONE);
-	series_done(&value);
-	series_done(&async);
-	series_done(&sync);
+	series_deinit(&value);
+	series_deinit(&async);
+	series_deinit(&sync);
 }
 
 static void measure_kind(const struct run *run, share_client *c, const char *kind)

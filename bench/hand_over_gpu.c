@@ -267,7 +267,7 @@ static void measure(const struct run *run, struct side *s, bool chain, uint32_t 
 		for (int floor = HOST; floor <= EVENT; floor++)
 			report(series, chain, value, floor);
 	for (int k = 0; k < WAYS; k++)
-		series_done(&series[k]);
+		series_deinit(&series[k]);
 }
 
 static void set_up(struct side *s, share_pool **pool)

@@ -253,8 +253,8 @@ static void report(struct way *w, enum placement placement)
 	rate.value = 1e6 / samples_median(&w->ours.medians);
 	rate.floor = 1e6 / samples_median(&w->floors.medians);
 	figure_report(&rate);
-	series_done(&w->ours);
-	series_done(&w->floors);
+	series_deinit(&w->ours);
+	series_deinit(&w->floors);
 }
 
 static void measure_both(const struct run *run, const struct side *s, const struct other *p,

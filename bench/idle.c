@@ -176,9 +176,9 @@ static void measure_closing(const struct run *run, share_client *c)
 	report(&channel, "idle.close.channel", "close until who waits for a message is out", 1000);
 	report(&service, "idle.close.service", "close until who waits for a request is out", 1000);
 	report(&told, "idle.told", "for comparison: until who waits for a condition is out", NONE);
-	series_done(&channel);
-	series_done(&service);
-	series_done(&told);
+	series_deinit(&channel);
+	series_deinit(&service);
+	series_deinit(&told);
 }
 
 /* A channel with both its ends and a service with both are open, and a thread waits with each. */

@@ -169,9 +169,9 @@ static void report(const char *kind, uint64_t size, struct import *i, bool has_f
 	snprintf(name, sizeof(name), "import.%s.%uMiB.later", kind, (unsigned)(size / KIB / KIB));
 	f.what = "share_lookup when the segment is there";
 	series_report(&i->later, NULL, &f, NONE);
-	series_done(&i->first);
-	series_done(&i->later);
-	series_done(&i->floor);
+	series_deinit(&i->first);
+	series_deinit(&i->later);
+	series_deinit(&i->floor);
 }
 
 static void measure(const struct run *run, const char *address, const struct other *other,

@@ -58,8 +58,8 @@ static void end_askers(struct server *s)
 	signal_askers(s, SIGKILL);
 	for (int i = 0; i < ASKERS; i++)
 		waitpid(s->askers[i], NULL, 0);
-	samples_done(&s->us);
-	samples_done(&s->cpu_us);
+	samples_deinit(&s->us);
+	samples_deinit(&s->cpu_us);
 }
 
 /* Where there is one core, all are on it. */

@@ -244,8 +244,8 @@ static void report(struct request *r, enum placement placement)
 	f.name = name;
 	f.what = what;
 	series_report(&r->ours, &r->floors, &f, NONE);
-	series_done(&r->ours);
-	series_done(&r->floors);
+	series_deinit(&r->ours);
+	series_deinit(&r->floors);
 }
 
 static void measure(const struct run *run, const struct subject *s, const struct other *p,

@@ -99,8 +99,8 @@ static void compare(struct subject *fresh, struct subject *loaded, const struct 
 		measure(loaded, step, n, &ours);
 	}
 	series_report(&ours, &floors, &f, 2);
-	series_done(&ours);
-	series_done(&floors);
+	series_deinit(&ours);
+	series_deinit(&floors);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -45,7 +45,7 @@ void samples_clear(struct samples *s)
 	s->n = 0;
 }
 
-void samples_done(struct samples *s)
+void samples_deinit(struct samples *s)
 {
 	free(s->values);
 	*s = (struct samples){NULL, 0, 0};
@@ -58,11 +58,11 @@ void series_end_round(struct series *s)
 	samples_clear(&s->round);
 }
 
-void series_done(struct series *s)
+void series_deinit(struct series *s)
 {
-	samples_done(&s->medians);
-	samples_done(&s->p99s);
-	samples_done(&s->round);
+	samples_deinit(&s->medians);
+	samples_deinit(&s->p99s);
+	samples_deinit(&s->round);
 }
 
 void series_report_median(struct series *value, struct series *floor, const struct figure *f)

@@ -114,8 +114,8 @@ static void measure_pairs(const struct run *run, struct bench *b, const struct s
 	f.what =
 	    "alloc + release on a busy stream; floor: cuMemAllocFromPoolAsync + cuMemFreeAsync";
 	series_report(&value, &floor, &f, NONE);
-	series_done(&value);
-	series_done(&floor);
+	series_deinit(&value);
+	series_deinit(&floor);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -65,7 +65,7 @@ static void upgrades(const struct run *run, share_client *c, const char *figure)
 	snprintf(name, sizeof(name), "survival.upgrade.%s", figure);
 	figure_report(&(struct figure){name, "the longest that a request waits for an upgrade",
 				       "ms", samples_percentile(&took, 100), NONE, NONE});
-	samples_done(&took);
+	samples_deinit(&took);
 }
 
 static void restarts(const struct run *run, share_client *c, share_pool *pool, const char *figure,
@@ -83,7 +83,7 @@ static void restarts(const struct run *run, share_client *c, share_pool *pool, c
 	snprintf(name, sizeof(name), "survival.restart.%s.worst", figure);
 	figure_report(&(struct figure){name, "the longest of them", "ms",
 				       samples_percentile(&took, 100), NONE, NONE});
-	samples_done(&took);
+	samples_deinit(&took);
 }
 
 /* A quick run has a tenth of the clients, and ends with a hundredth of the buffers. */

@@ -102,8 +102,8 @@ static void compare(const struct run *run, const struct subject *written,
 		}
 		series_report_median(&ours, &floors,
 				     &(struct figure){r->name, r->what, "us", NONE, NONE, 1.05});
-		series_done(&ours);
-		series_done(&floors);
+		series_deinit(&ours);
+		series_deinit(&floors);
 	}
 }
 

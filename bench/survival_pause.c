@@ -193,8 +193,8 @@ static void measure(const struct run *run, struct pauses *p, share_client *c, co
 	}
 	report(name, what, &killed, &quiet, 50);
 	report(worst, "the longest of all windows, of either", &killed, &quiet, 100);
-	samples_done(&killed);
-	samples_done(&quiet);
+	samples_deinit(&killed);
+	samples_deinit(&quiet);
 }
 
 static void make_pool(const struct kept_broker *broker, share_client **c, share_pool **pool)

@@ -65,8 +65,8 @@ struct memory_mapping;
 
 /* It does so now; @found is what was found there. The caller has a reference. SHARE_EEXIST: it has
  * given a part of it already, there or where the same file is mapped once more. */
-int memory_adopted_begin(void *address, uint64_t size, const struct memory_found *found,
-			 struct adopted **out, struct failure *failure);
+int memory_adopted_new(void *address, uint64_t size, const struct memory_found *found,
+		       struct adopted **out, struct failure *failure);
 /* Segments of this identity are that range: who imports one in this process gets no mapping of its
  * own, and has a reference as long as it is not unmapped. */
 void memory_adopted_identify(struct adopted *a, const struct memory_recipe *recipe);

@@ -104,8 +104,8 @@ static int enter(struct adopted *a, struct failure *failure)
 			   "that buffer still, or has work under way on it");
 }
 
-int memory_adopted_begin(void *address, uint64_t size, const struct memory_found *found,
-			 struct adopted **out, struct failure *failure)
+int memory_adopted_new(void *address, uint64_t size, const struct memory_found *found,
+		       struct adopted **out, struct failure *failure)
 {
 	struct adopted *a = calloc(1, sizeof(*a));
 	int r;

@@ -157,7 +157,7 @@ void account_unref(struct account *a)
 	if (a->gated)
 		log_bug("the account of uid %u ends with %llu gated bytes", (unsigned)a->uid,
 			(unsigned long long)a->gated);
-	user_turns_done(&a->turns);
+	user_turns_deinit(&a->turns);
 	if (!user_turns_in_debt(&a->turns))
 		forget(a);
 }

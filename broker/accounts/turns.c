@@ -246,7 +246,7 @@ int turns_init(struct turns *t, struct event_base *base)
 	return t->serve ? 0 : -ENOMEM;
 }
 
-void turns_done(struct turns *t)
+void turns_deinit(struct turns *t)
 {
 	if (t->serve)
 		event_free(t->serve);
@@ -282,7 +282,7 @@ static int open_user(struct turns *t, struct user_turns *u)
 	return 0;
 }
 
-void user_turns_done(struct user_turns *u)
+void user_turns_deinit(struct user_turns *u)
 {
 	if (!u->wants)
 		return;

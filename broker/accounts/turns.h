@@ -56,10 +56,10 @@ struct turns {
 
 int turns_init(struct turns *t, struct event_base *base); /* 0 or -ENOMEM */
 /* After all users are done. */
-void turns_done(struct turns *t);
+void turns_deinit(struct turns *t);
 
 /* After all turns of the user have ended. Others may start. */
-void user_turns_done(struct user_turns *u);
+void user_turns_deinit(struct user_turns *u);
 /* It has had more of the broker's time than others who ask now, and is to wait for them. */
 bool user_turns_in_debt(const struct user_turns *u);
 

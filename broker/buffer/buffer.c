@@ -352,15 +352,15 @@ void buffers_init(struct broker *b)
 	b->memory->on_look = scrubs_look_again;
 }
 
-void buffers_done(struct broker *b)
+void buffers_deinit(struct broker *b)
 {
 	if (slab_live(&b->buffers->leases) || slab_live(&b->buffers->slab))
 		log_bug("buffers outlive the broker");
-	table_done(&b->buffers->lease_table);
-	table_done(&b->buffers->reclaims);
-	slab_done(&b->buffers->leases);
-	slab_done(&b->buffers->slab);
-	generations_done(&b->buffers->generations);
+	table_deinit(&b->buffers->lease_table);
+	table_deinit(&b->buffers->reclaims);
+	slab_deinit(&b->buffers->leases);
+	slab_deinit(&b->buffers->slab);
+	generations_deinit(&b->buffers->generations);
 }
 
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer)

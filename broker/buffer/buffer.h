@@ -68,7 +68,7 @@ struct buffers {
 };
 
 void buffers_init(struct broker *b);
-void buffers_done(struct broker *b);
+void buffers_deinit(struct broker *b);
 /* Consumes @block on success. The caller has the first reference. 0, SHARE_EQUOTA, SHARE_ESYSTEM */
 int buffer_new(struct broker *b, struct block *block, uint64_t size, struct account *account,
 	       struct buffer **out);

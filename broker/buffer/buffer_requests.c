@@ -56,7 +56,7 @@ void handle_release(struct request *r)
 	lease->buffer->pending = fence_set_prune(lease->buffer->pending);
 	/* it keeps what it holds, as its work goes on */
 	if (!fence_set_may_add(lease->buffer->pending, &fence, m->count == lease->count)) {
-		fence_done(&fence);
+		fence_deinit(&fence);
 		snprintf(also, sizeof(also),
 			 " (%d on one buffer) for unfinished work on what it gives back",
 			 FENCE_SET_OF_ONE_MAX);

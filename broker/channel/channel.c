@@ -70,9 +70,9 @@ int channels_init(struct broker *b)
 	return b->channels->work ? 0 : -ENOMEM;
 }
 
-void channels_done(struct broker *b)
+void channels_deinit(struct broker *b)
 {
-	table_done(&b->channels->by_name);
+	table_deinit(&b->channels->by_name);
 	if (b->channels->work)
 		event_free(b->channels->work);
 }

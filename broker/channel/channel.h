@@ -49,7 +49,7 @@ int channels_init(struct broker *b); /* 0 or -ENOMEM */
 void channels_wake(struct broker *b);
 /* When all clients are gone. */
 void channels_end(struct broker *b);
-void channels_done(struct broker *b);
+void channels_deinit(struct broker *b);
 /* A broker that comes after another one: as the journal has them. 0 or negative errno.
  */
 int channels_restore(struct broker *b);

@@ -548,8 +548,8 @@ int channels_restore(struct broker *b)
 	for (size_t i = 0; r == 0 && i < all.claims.n; i++)
 		claim_follow(all.claims.all[i].object);
 	b->channels->restored = NULL;
-	restored_done(&all.channels);
-	restored_done(&all.members);
-	restored_done(&all.claims);
+	restored_deinit(&all.channels);
+	restored_deinit(&all.members);
+	restored_deinit(&all.claims);
 	return r;
 }

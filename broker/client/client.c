@@ -241,7 +241,7 @@ refuse:
 	b->clients->rooms->end(c);
 	client_return_admission(c);
 	account_unref(c->account);
-	peer_done(&c->peer);
+	peer_deinit(&c->peer);
 	let_go(socket, closing);
 	free(c);
 	return account;

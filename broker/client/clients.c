@@ -65,7 +65,7 @@ void clients_end(struct broker *b)
 	closer_free(all->closer);
 }
 
-void clients_done(struct broker *b)
+void clients_deinit(struct broker *b)
 {
 	struct clients *all = b->clients;
 
@@ -74,8 +74,8 @@ void clients_done(struct broker *b)
 	if (all->waker)
 		event_free(all->waker);
 	free(all->spare);
-	turns_done(&all->turns);
-	table_done(&all->by_id);
+	turns_deinit(&all->turns);
+	table_deinit(&all->by_id);
 }
 
 /* To tell so many costs as much again. */

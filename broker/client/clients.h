@@ -84,9 +84,9 @@ struct clients {
 };
 
 int clients_init(struct broker *b, const struct client_rooms *rooms); /* 0 or -ENOMEM */
-/* Whoever is still there is gone then, with all that it has; the rest is clients_done()'s. */
+/* Whoever is still there is gone then, with all that it has; the rest is clients_deinit()'s. */
 void clients_end(struct broker *b);
-void clients_done(struct broker *b);
+void clients_deinit(struct broker *b);
 /* Looks at all that a timer may be missing for. */
 void clients_catch_up(struct broker *b);
 

@@ -77,7 +77,7 @@ void client_free(struct client *c)
 		event_free(c->timer);
 	b->clients->rooms->end(c);
 	client_return_admission(c);
-	peer_done(&c->peer);
+	peer_deinit(&c->peer);
 	account_unref(c->account);
 	client_forget_record(c);
 	clients_remove(b->clients, c);

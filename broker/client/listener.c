@@ -240,7 +240,7 @@ static void on_turn(struct turn *turn, uint32_t events)
 static void stop_listening(struct listener *l)
 {
 	turn_end(&l->turn);
-	user_turns_done(&l->turns);
+	user_turns_deinit(&l->turns);
 	if (l->back_off)
 		event_free(l->back_off);
 	/* some may have come, and said something, whom nobody has accepted */

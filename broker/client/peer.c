@@ -166,7 +166,7 @@ int peer_identify_again(int socket, struct peer *out)
 	return peer_groups(socket, credentials.gid, out);
 }
 
-void peer_done(struct peer *p)
+void peer_deinit(struct peer *p)
 {
 	p->pidfd = kept_close(p->pidfd);
 	free(p->groups);

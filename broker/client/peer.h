@@ -21,7 +21,7 @@ struct peer {
 int peer_identify(int socket, struct peer *out);
 /* Of one that was identified before: its groups, at least. */
 int peer_identify_again(int socket, struct peer *out);
-void peer_done(struct peer *p);
+void peer_deinit(struct peer *p);
 /* Bytes that it takes, of a process with many groups a lot. */
 static inline uint64_t peer_size(const struct peer *p)
 {

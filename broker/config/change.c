@@ -54,7 +54,7 @@ int config_changes_add(struct config_changes *changes, bool now, const char *key
 	return 0;
 }
 
-void config_changes_clear(struct config_changes *changes)
+void config_changes_deinit(struct config_changes *changes)
 {
 	for (size_t i = 0; i < changes->n; i++) {
 		free(changes->entries[i].key);

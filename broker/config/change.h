@@ -37,6 +37,6 @@ int config_compare(const struct config *now, const struct config *file, struct c
 int config_replace(struct config *now, struct config *file);
 
 /** Frees the entries and leaves none. */
-void config_changes_clear(struct config_changes *changes);
+void config_changes_deinit(struct config_changes *changes);
 
 #endif

@@ -111,9 +111,9 @@ void config_free(struct config *c)
 		return;
 	pool_configs_free(c->pools, c->n_pools);
 	free(c->users);
-	principal_list_clear(&c->rights.admins);
-	principal_list_clear(&c->rights.create_pools);
-	name_owners_clear(&c->rights.names);
+	principal_list_deinit(&c->rights.admins);
+	principal_list_deinit(&c->rights.create_pools);
+	name_owners_deinit(&c->rights.names);
 	free(c->socket);
 	free(c->file);
 	free(c->text);

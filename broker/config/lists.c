@@ -99,7 +99,7 @@ static int parse_list(const struct config_reader *r, const struct config_path *p
 	if (e == 0)
 		*out = list;
 	else
-		access_list_clear(&list);
+		access_list_deinit(&list);
 	return e;
 }
 

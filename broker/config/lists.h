@@ -15,7 +15,7 @@
 /**
  * Reads a list like [{"user": "alice", "mode": "rw"}, {"group": 44, "mode": "ro"}]. Names are
  * looked up in the system's user database, which may ask the network. Otherwise as
- * principal_list_parse(), for access_list_clear().
+ * principal_list_parse(), for access_list_deinit().
  */
 int access_parse(const struct config_reader *r, const struct config_path *path, const json_t *array,
 		 struct access_list *out);
@@ -32,7 +32,7 @@ int access_parse_text(const char *text, size_t size, struct access_list *out, ch
  * Reads an object like {"frames/": ["alice", "@video"], "films/": {"use": ["@video"], "publish":
  * ["alice"]}}. A list is who may publish and create. What an object does not say is nobody's, but
  * "use", which is everybody's. Returns 0, CONFIG_EINVALID or a negative errno, worded in the
- * reader's buffer. @out is for name_owners_clear() in any case.
+ * reader's buffer. @out is for name_owners_deinit() in any case.
  */
 int name_owners_parse(const struct config_reader *r, const struct config_path *path, json_t *object,
 		      struct name_owners *out);

@@ -69,11 +69,11 @@ const char *pool_numa_name(uint32_t numa, char out[static POOL_NUMA_MAX])
 	return out;
 }
 
-void pool_config_clear(struct pool_config *p)
+void pool_config_deinit(struct pool_config *p)
 {
 	free(p->name);
 	free(p->device);
-	access_list_clear(&p->access);
+	access_list_deinit(&p->access);
 	*p = (struct pool_config)POOL_CONFIG_INIT;
 }
 
@@ -310,7 +310,7 @@ static struct pool_config *new_pools(size_t n)
 void pool_configs_free(struct pool_config *pools, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		pool_config_clear(&pools[i]);
+		pool_config_deinit(&pools[i]);
 	free(pools);
 }
 

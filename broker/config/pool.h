@@ -63,7 +63,7 @@ const char *pool_huge_pages_name(uint32_t huge_pages);
 const char *pool_numa_name(uint32_t numa, char out[static POOL_NUMA_MAX]);
 
 /** Frees name, device and access. */
-void pool_config_clear(struct pool_config *p);
+void pool_config_deinit(struct pool_config *p);
 
 /**
  * Reads the list "pools" of the file; they are validated then. @path says where it is, for

@@ -177,6 +177,6 @@ int principal_list_parse(const struct config_reader *r, const struct config_path
 	if (e == 0)
 		*out = list;
 	else
-		principal_list_clear(&list);
+		principal_list_deinit(&list);
 	return e;
 }

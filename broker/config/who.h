@@ -21,7 +21,7 @@ int principal_find_group(const char *name, gid_t *out);
 /**
  * Reads a list like ["root", "@video", 1000, "*"]. @path says where it is, for messages. Returns
  * 0, CONFIG_EINVALID or a negative errno, worded in the reader's buffer. @out is written on
- * success only (what it held is not freed), for principal_list_clear().
+ * success only (what it held is not freed), for principal_list_deinit().
  */
 int principal_list_parse(const struct config_reader *r, const struct config_path *path,
 			 const json_t *array, struct principal_list *out);

@@ -241,7 +241,7 @@ void devices_free(struct broker *b)
 	struct device *d;
 
 	while ((d = LIST_FIRST(&b->devices->list))) {
-		ipc_events_done(d);
+		ipc_events_deinit(d);
 		LIST_REMOVE(d, link);
 		free(d);
 	}

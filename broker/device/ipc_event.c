@@ -56,7 +56,7 @@ static void event_free(struct ipc_event *e)
 	free(e);
 }
 
-void ipc_events_done(struct device *d)
+void ipc_events_deinit(struct device *d)
 {
 	while (!TAILQ_EMPTY(&d->events))
 		event_free(TAILQ_FIRST(&d->events));

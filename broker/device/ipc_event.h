@@ -77,6 +77,6 @@ void event_lease_note(struct event_lease *lease);
 int events_restore(struct broker *b);
 
 /* At the end of the broker. */
-void ipc_events_done(struct device *d);
+void ipc_events_deinit(struct device *d);
 
 #endif

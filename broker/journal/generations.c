@@ -102,7 +102,7 @@ int generations_make_slots(struct generations *g, struct journal *j, struct slab
 	return r;
 }
 
-void generations_done(struct generations *g)
+void generations_deinit(struct generations *g)
 {
 	free(g->parts);
 	g->parts = NULL;

@@ -28,6 +28,6 @@ void generation_note(struct generations *g, struct journal *j, uint32_t index, u
  * first four bytes; the caller frees those that it has no object for. 0, -ENOMEM, or -EBADMSG where
  * they make no sense. */
 int generations_make_slots(struct generations *g, struct journal *j, struct slab *slab);
-void generations_done(struct generations *g);
+void generations_deinit(struct generations *g);
 
 #endif

@@ -87,7 +87,7 @@ void *restored_find(const struct restored *all, uint64_t number)
 	return found ? found->object : NULL;
 }
 
-void restored_done(struct restored *all)
+void restored_deinit(struct restored *all)
 {
 	free(all->all);
 	*all = (struct restored){0};
@@ -186,7 +186,7 @@ int objects_restore(struct journal *j, const struct object_kind *kind, struct br
 		beat();
 		r = attach(&all, all.objects.all[i].object);
 	}
-	restored_done(&all.objects);
+	restored_deinit(&all.objects);
 	free(all.scratch);
 	if (r < 0)
 		log_error("the journal's record of a %s cannot be taken over: %s", kind->name,

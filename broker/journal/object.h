@@ -49,6 +49,6 @@ int restored_add(struct restored *all, uint64_t number, void *object); /* 0 or -
 /* When all are added: from now on they are found. -EBADMSG: two have the same number. */
 int restored_ready(struct restored *all);
 void *restored_find(const struct restored *all, uint64_t number); /* NULL: there is none */
-void restored_done(struct restored *all);
+void restored_deinit(struct restored *all);
 
 #endif

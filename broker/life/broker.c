@@ -358,11 +358,11 @@ void broker_free(struct broker *b)
 	while ((p = LIST_FIRST(&b->memory->pools)))
 		pool_destroy(b, p);
 	devices_free(b);
-	channels_done(b);
-	names_done(b);
-	buffers_done(b);
-	memory_done(b);
-	order_done(b);
+	channels_deinit(b);
+	names_deinit(b);
+	buffers_deinit(b);
+	memory_deinit(b);
+	order_deinit(b);
 	accounts_free(b->accounts);
 	if (b->life->of_keeper)
 		event_free(b->life->of_keeper);
@@ -370,7 +370,7 @@ void broker_free(struct broker *b)
 		event_free(b->catch_up);
 	if (b->life->alive)
 		event_free(b->life->alive);
-	clients_done(b);
+	clients_deinit(b);
 	/* if it is killed now, the next one ends as well, and finds nothing that it cannot take */
 	if (b->journal)
 		journal_commit(b->journal);

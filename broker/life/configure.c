@@ -58,7 +58,7 @@ static int make_pool(struct broker *b, const struct pool_config *from)
 	/* charged to nobody, it fails for want of memory only */
 	if (r == 0 && pool_new(b, &copy, NULL, b->life->uid, NULL, true, &p, &failure) != 0)
 		r = -ENOMEM;
-	pool_config_clear(&copy);
+	pool_config_deinit(&copy);
 	if (r != 0)
 		return r;
 	p->configured = true;
@@ -83,7 +83,7 @@ int configure_pools(struct broker *b)
 
 static void forget(struct config *c, size_t i)
 {
-	pool_config_clear(&c->pools[i]);
+	pool_config_deinit(&c->pools[i]);
 	memmove(&c->pools[i], &c->pools[i + 1], (c->n_pools - i - 1) * sizeof(*c->pools));
 	c->n_pools--;
 }
@@ -154,7 +154,7 @@ static struct access_list *copy_lists(const struct config *file)
 		if (access_list_copy(&lists[i], &file->pools[i].access) == 0)
 			continue;
 		while (i-- > 0)
-			access_list_clear(&lists[i]);
+			access_list_deinit(&lists[i]);
 		free(lists);
 		return NULL;
 	}
@@ -195,7 +195,7 @@ int configure_again(struct broker *b, struct config *file, struct config_changes
 	if (r < 0) {
 		unmake_pools(b, last);
 		for (size_t i = 0; lists && i < file->n_pools; i++)
-			access_list_clear(&lists[i]);
+			access_list_deinit(&lists[i]);
 		free(lists);
 		config_free(file);
 		return r;

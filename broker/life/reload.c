@@ -121,7 +121,7 @@ static void take(struct reload *r)
 {
 	int e = r->result;
 
-	config_changes_clear(&r->changes);
+	config_changes_deinit(&r->changes);
 	r->refused = 0;
 	if (e == 0)
 		e = configure_again(r->broker, r->file, &r->changes);
@@ -282,7 +282,7 @@ void reload_free(struct reload *r)
 		return;
 	if (r->on_done)
 		event_free(r->on_done);
-	config_changes_clear(&r->changes);
+	config_changes_deinit(&r->changes);
 	if (r->reading) {
 		left_to_thread = r; /* which ends with the process */
 		return;

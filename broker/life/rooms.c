@@ -51,8 +51,8 @@ static void end(struct client *c)
 {
 	if (!c->order)
 		return;
-	client_memory_done(c);
-	client_order_done(c);
+	client_memory_deinit(c);
+	client_order_deinit(c);
 	free((struct possessions *)(void *)c->order);
 	c->order = NULL;
 }

@@ -40,7 +40,7 @@
 
 #define GROUP_SIZE (POSSESSION_GROUP * sizeof(struct possession))
 
-void client_memory_done(struct client *c)
+void client_memory_deinit(struct client *c)
 {
 	struct client_memory *m = c->memory;
 	uint64_t bytes = m->n_groups * sizeof(struct possession *);

@@ -41,7 +41,7 @@ struct client_memory {
 	struct trim trim;
 };
 
-void client_memory_done(struct client *c);
+void client_memory_deinit(struct client *c);
 
 /* By segment index: what it has of it; who changes it says possession_note(). NULL: nothing, and
  * there is no place for it. */

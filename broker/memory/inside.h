@@ -44,7 +44,7 @@ void segment_forget_client(struct broker *b, struct segment *s, struct client *c
 
 /* pool.c */
 /* It is among the others from now on. 0 or -ENOMEM, when nothing has changed. */
-int pool_begin(struct broker *b, struct pool *p);
+int pool_init(struct broker *b, struct pool *p);
 /* What a pool that is asked for these has once it is chosen, on the device that it is on. */
 uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit);
 uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size);
@@ -76,7 +76,7 @@ void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
 /* From the loop: those that wait may find what they need. */
 void pool_wake(struct pool *p);
 int pool_grow_init(struct broker *b, struct pool *p); /* 0 or -ENOMEM */
-void pool_grow_done(struct pool *p);
+void pool_grow_deinit(struct pool *p);
 
 /* client_records.c: of a broker that comes after another one. 0 or negative errno. */
 int open_pools_restore(struct broker *b);

@@ -88,15 +88,15 @@ int memory_init(struct broker *b)
 	return b->memory->look_again ? 0 : -ENOMEM;
 }
 
-void memory_done(struct broker *b)
+void memory_deinit(struct broker *b)
 {
 	if (slab_live(&b->memory->segments))
 		log_bug("segments outlive the broker");
-	slab_done(&b->memory->blocks);
-	slab_done(&b->memory->segments);
-	generations_done(&b->memory->generations);
+	slab_deinit(&b->memory->blocks);
+	slab_deinit(&b->memory->segments);
+	generations_deinit(&b->memory->generations);
 	prefault_free(b->memory->prefault);
-	restored_done(&b->memory->restored.pools);
+	restored_deinit(&b->memory->restored.pools);
 	if (b->memory->look_again)
 		event_free(b->memory->look_again);
 }

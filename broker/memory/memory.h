@@ -44,7 +44,7 @@ struct memory {
 };
 
 int memory_init(struct broker *b); /* 0 or -ENOMEM */
-void memory_done(struct broker *b);
+void memory_deinit(struct broker *b);
 
 /* Memory that could be returned waits for a fence: look at all pools again in a moment. */
 void memory_look_again(struct broker *b);

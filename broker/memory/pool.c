@@ -102,7 +102,7 @@ static void tell(const struct pool *p, const char *action)
 							  .detail = pool_kind_name(p)});
 }
 
-int pool_begin(struct broker *b, struct pool *p)
+int pool_init(struct broker *b, struct pool *p)
 {
 	int r = pool_grow_init(b, p);
 
@@ -133,7 +133,7 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 		free(p);
 		return account_refuse(account, LIMIT_POOLS, "", failure);
 	}
-	if (pool_begin(b, p) < 0) {
+	if (pool_init(b, p) < 0) {
 		charge_return(&p->charge);
 		free(p);
 		return failure_no_memory(failure, "the broker");
@@ -466,7 +466,7 @@ void pools_restored(struct broker *b)
 {
 	struct pool *p, *next;
 
-	restored_done(&b->memory->restored.pools);
+	restored_deinit(&b->memory->restored.pools);
 	for (p = LIST_FIRST(&b->memory->pools); p; p = next) {
 		next = LIST_NEXT(p, link); /* only @p can end */
 		if (p->gated.n > 0)
@@ -515,7 +515,7 @@ static void stay(struct pool *p, bool persistent)
 void pool_change(struct broker *b, struct pool *p, const struct pool_config *config,
 		 struct access_list *access)
 {
-	access_list_clear(&p->access);
+	access_list_deinit(&p->access);
 	p->access = *access;
 	*access = (struct access_list){0};
 	p->sizes.limit = pool_chosen_limit(p, config->limit);
@@ -561,12 +561,12 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 	if (!b->has_ended)
 		log_info_of(p->owner, "pool '%s' has ended", p->name);
 	tell(p, "pool-end");
-	pool_users_done(p);
+	pool_users_deinit(p);
 	journal_drop(b->journal, &p->record);
 	LIST_REMOVE(p, link);
-	pool_grow_done(p);
-	suballocator_done(&p->suballocator);
-	access_list_clear(&p->access);
+	pool_grow_deinit(p);
+	suballocator_deinit(&p->suballocator);
+	access_list_deinit(&p->access);
 	charge_return(&p->charge);
 	free(p->wish.device);
 	free(p->name);

@@ -303,7 +303,7 @@ int pool_grow_init(struct broker *b, struct pool *p)
 	return p->waiting.timer ? 0 : -ENOMEM;
 }
 
-void pool_grow_done(struct pool *p)
+void pool_grow_deinit(struct pool *p)
 {
 	if (p->waiting.timer)
 		event_free(p->waiting.timer);

@@ -153,7 +153,7 @@ static bool check_access(struct request *r, const struct pool *p)
 		request_fail_unlike(r, "access", "pool", p->name,
 				    access_format(&p->access, one, sizeof(one)),
 				    access_format(&wanted, other, sizeof(other)));
-	access_list_clear(&wanted);
+	access_list_deinit(&wanted);
 	return same;
 }
 
@@ -371,7 +371,7 @@ void handle_pool_create(struct request *r)
 	}
 	if (parse_options(r, &config, kind))
 		create(r, &config);
-	pool_config_clear(&config);
+	pool_config_deinit(&config);
 }
 
 void handle_pool_close(struct request *r)

@@ -77,7 +77,7 @@ void pool_user_goes(struct pool *p, struct account *account)
 	forget_if_unused(u);
 }
 
-void pool_users_done(struct pool *p)
+void pool_users_deinit(struct pool *p)
 {
 	if (!LIST_EMPTY(&p->use.users))
 		log_bug("pool '%s' ends with something of a user's", p->name);

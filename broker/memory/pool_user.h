@@ -26,7 +26,7 @@ struct pool_user {
 /* A client of the user has asked for memory: 0 or -ENOMEM. And it closes the pool. */
 int pool_user_comes(struct pool *p, struct account *account);
 void pool_user_goes(struct pool *p, struct account *account);
-void pool_users_done(struct pool *p); /* nobody has anything of it */
+void pool_users_deinit(struct pool *p); /* nobody has anything of it */
 
 /* As the functions of charges, of the pool's blocks. */
 /* That of a block, which says who pays. Here and below, @own: as charge_take_with(). */

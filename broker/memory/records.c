@@ -161,7 +161,7 @@ static int pool_attach(struct broker *b, void *object)
 	if (restored_add(&b->memory->restored.pools, p->id, p) < 0 ||
 	    !payer_charge(&p->charge, LIMIT_POOLS, 1))
 		return -ENOMEM;
-	return pool_begin(b, p);
+	return pool_init(b, p);
 }
 
 static const struct object_kind pool_kind = {

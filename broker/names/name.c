@@ -203,7 +203,7 @@ static void clear(struct broker *b, struct name *n)
 		n->publisher->holds.names--;
 	}
 	n->publisher = NULL;
-	fence_done(&n->fence);
+	fence_deinit(&n->fence);
 	metadata_free(n->tensor);
 	n->tensor = NULL;
 	b->names->n--;

@@ -77,7 +77,7 @@ void handle_publish(struct request *r)
 		return;
 	p.fence = &fence;
 	e = name_publish(r->broker, &p, &reply.published.version, &failure);
-	fence_done(&fence);
+	fence_deinit(&fence);
 	if (e != 0)
 		request_fail_with(r, &failure);
 	else

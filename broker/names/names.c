@@ -27,13 +27,13 @@ void names_end(struct broker *b)
 	tokens_end(b);
 }
 
-void names_done(struct broker *b)
+void names_deinit(struct broker *b)
 {
 	if (b->names->n || b->names->tokens.count)
 		log_bug("names or tokens outlive the broker");
-	table_done(&b->names->tokens);
-	slab_done(&b->names->token_slab);
-	generations_done(&b->names->token_generations);
+	table_deinit(&b->names->tokens);
+	slab_deinit(&b->names->token_slab);
+	generations_deinit(&b->names->token_generations);
 }
 
 int names_restore(struct broker *b)

@@ -47,7 +47,7 @@ struct names {
 void names_init(struct broker *b);
 /* Unpublishes what was to outlive its publishers, and ends the tokens that were to. */
 void names_end(struct broker *b);
-void names_done(struct broker *b);
+void names_deinit(struct broker *b);
 /* A broker that comes after another one: names, tokens and watches, as the journal has them. 0 or
  * negative errno. */
 int names_restore(struct broker *b);

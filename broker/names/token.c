@@ -248,7 +248,7 @@ void token_free(struct broker *b, struct token *t, enum token_end how)
 	free(t->was.label);
 	if (t->timer)
 		event_free(t->timer);
-	fence_done(&t->fence);
+	fence_deinit(&t->fence);
 	metadata_free(t->tensor);
 	buffer_let_go(b, t->buffer, &t->keep);
 	charge_return(&t->charge);

@@ -72,7 +72,7 @@ void handle_export(struct request *r)
 	    .tensor = m->tensor,
 	};
 	e = token_new(r->broker, r->client, &terms, &t, &failure);
-	fence_done(&fence);
+	fence_deinit(&fence);
 	if (e != 0) {
 		request_fail_with(r, &failure);
 		return;

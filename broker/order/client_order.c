@@ -27,7 +27,7 @@
 /* What a client has of the page of another one. */
 enum { PAGE_SENT = 1, PAGE_NAMED };
 
-void client_order_done(struct client *c)
+void client_order_deinit(struct client *c)
 {
 	timelines_unref(c->order->timelines);
 	if (c->account)

@@ -238,7 +238,7 @@ enum timeline_state fence_query(const struct fence *f)
 	return state;
 }
 
-void fence_done(struct fence *f)
+void fence_deinit(struct fence *f)
 {
 	timelines_unref(f->timelines);
 	*f = (struct fence){0};

@@ -64,7 +64,7 @@ struct fence {
 };
 
 enum timeline_state fence_query(const struct fence *f);
-void fence_done(struct fence *f);
+void fence_deinit(struct fence *f);
 
 /* Wire form, as share_fence has it. */
 uint64_t fence_timeline(const struct fence *f);

@@ -34,13 +34,13 @@ static void pay(struct entry *e)
 	e->payer = charge.account;
 }
 
-static void entry_done(struct entry *e)
+static void entry_deinit(struct entry *e)
 {
 	if (e->payer)
 		account_subtract(e->payer, LIMIT_FENCES, 1);
 	account_unref(e->payer);
 	e->payer = NULL;
-	fence_done(&e->fence);
+	fence_deinit(&e->fence);
 }
 
 static bool is_pending(const struct entry *e)
@@ -135,7 +135,7 @@ void fence_set_drop(struct fence_set *set)
 	if (!set || set == &lost)
 		return;
 	for (uint32_t i = 0; i < set->n; i++)
-		entry_done(&set->entries[i]);
+		entry_deinit(&set->entries[i]);
 	set_free(set);
 }
 
@@ -179,7 +179,7 @@ static void collapse(struct fence_set *s)
 		struct entry *last = kept ? &s->entries[kept - 1] : NULL;
 
 		if (last && compare_places(&last->fence, &s->entries[i].fence) == 0)
-			entry_done(&s->entries[i]);
+			entry_deinit(&s->entries[i]);
 		else
 			s->entries[kept++] = s->entries[i];
 	}
@@ -301,19 +301,19 @@ struct fence_set *fence_set_add(struct fence_set *set, struct fence *f)
 	uint32_t at;
 
 	if (fence_query(f) != TIMELINE_PENDING || set == &lost) {
-		fence_done(f);
+		fence_deinit(f);
 		return set;
 	}
 	at = set ? place_of(set, f) : 0;
 	if (set && at < set->n && compare_places(&set->entries[at].fence, f) == 0) {
 		if ((int64_t)(f->value - set->entries[at].fence.value) > 0)
 			set->entries[at].fence.value = f->value;
-		fence_done(f);
+		fence_deinit(f);
 		return set;
 	}
 	set = make_room(set);
 	if (!set) {
-		fence_done(f);
+		fence_deinit(f);
 		return &lost;
 	}
 	e = &set->entries[at];
@@ -334,7 +334,7 @@ struct fence_set *fence_set_prune(struct fence_set *set)
 		if (is_pending(&set->entries[i]))
 			set->entries[kept++] = set->entries[i];
 		else
-			entry_done(&set->entries[i]);
+			entry_deinit(&set->entries[i]);
 	}
 	set->n = kept;
 	if (kept > 0)

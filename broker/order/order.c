@@ -120,10 +120,10 @@ int order_init(struct broker *b)
 	return 0;
 }
 
-void order_done(struct broker *b)
+void order_deinit(struct broker *b)
 {
 	if (b->order->gpu_watch)
 		event_free(b->order->gpu_watch);
-	restored_done(&b->order->restored.pages);
-	restored_done(&b->order->restored.by_client);
+	restored_deinit(&b->order->restored.pages);
+	restored_deinit(&b->order->restored.by_client);
 }

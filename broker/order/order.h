@@ -37,7 +37,7 @@ struct order {
 };
 
 int order_init(struct broker *b); /* 0 or negative errno */
-void order_done(struct broker *b);
+void order_deinit(struct broker *b);
 
 /* A client's GPU will signal a fence: take note of how far it gets, as long as its process lives.
  */
@@ -55,7 +55,7 @@ struct client_order {
 	uint32_t n_pages;
 };
 
-void client_order_done(struct client *c);
+void client_order_deinit(struct client *c);
 /* Of a client that is made again from its record: its timelines. 0 or negative errno. */
 int client_order_restore(struct client *c);
 

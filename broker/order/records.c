@@ -80,8 +80,8 @@ int timelines_restored(struct broker *b)
 			r = -EBADMSG;
 		timelines_unref(t);
 	}
-	restored_done(&o->restored.pages);
-	restored_done(&o->restored.by_client);
+	restored_deinit(&o->restored.pages);
+	restored_deinit(&o->restored.by_client);
 	if (r < 0)
 		log_error("the journal's fences make no sense: %s", strerror(-r));
 	return r;

@@ -121,7 +121,7 @@ char *access_format(const struct access_list *list, char *out, size_t size)
 	return out;
 }
 
-void access_list_clear(struct access_list *list)
+void access_list_deinit(struct access_list *list)
 {
 	free(list->entries);
 	*list = (struct access_list){0};

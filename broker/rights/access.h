@@ -55,10 +55,10 @@ const char *access_mode_name(unsigned mode);
 unsigned access_mode_named(const char *name);
 
 /** Returns 0 or -ENOMEM. @out is written on success only (what it held is not freed), for
- * access_list_clear(). */
+ * access_list_deinit(). */
 int access_list_copy(struct access_list *out, const struct access_list *from);
 
 /** Frees the entries and leaves an empty list. */
-void access_list_clear(struct access_list *list);
+void access_list_deinit(struct access_list *list);
 
 #endif

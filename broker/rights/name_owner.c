@@ -101,12 +101,12 @@ const struct name_owner *name_owners_find(const struct name_owners *o, const cha
 	return NULL;
 }
 
-void name_owners_clear(struct name_owners *o)
+void name_owners_deinit(struct name_owners *o)
 {
 	for (size_t i = 0; i < o->n_entries; i++) {
 		free(o->entries[i].prefix);
 		for (int k = 0; k < NAME_RIGHTS; k++)
-			principal_list_clear(&o->entries[i].lists[k]);
+			principal_list_deinit(&o->entries[i].lists[k]);
 	}
 	free(o->entries);
 	*o = (struct name_owners){0};

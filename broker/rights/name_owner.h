@@ -42,6 +42,6 @@ extern const char *const name_rights[NAME_RIGHTS];
 /** Of exactly this prefix; NULL: nothing is said of it. */
 const struct name_owner *name_owners_find(const struct name_owners *o, const char *prefix);
 
-void name_owners_clear(struct name_owners *o);
+void name_owners_deinit(struct name_owners *o);
 
 #endif

@@ -57,7 +57,7 @@ bool principal_match(const struct principal_list *list, uid_t uid, const gid_t *
 	return false;
 }
 
-void principal_list_clear(struct principal_list *list)
+void principal_list_deinit(struct principal_list *list)
 {
 	free(list->entries);
 	*list = (struct principal_list){0};

@@ -36,7 +36,7 @@ bool principal_match(const struct principal_list *list, uid_t uid, const gid_t *
 		     size_t n_groups);
 
 /** Frees the entries and leaves an empty list. */
-void principal_list_clear(struct principal_list *list);
+void principal_list_deinit(struct principal_list *list);
 
 /** Whether the peer is this user, or of this group. */
 bool principal_is(struct principal who, uid_t uid, const gid_t *groups, size_t n_groups);

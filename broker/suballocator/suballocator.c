@@ -63,7 +63,7 @@ void suballocator_init(struct suballocator *allocator, struct slab *blocks)
 	*allocator = (struct suballocator){.blocks = blocks};
 }
 
-void suballocator_done(struct suballocator *allocator)
+void suballocator_deinit(struct suballocator *allocator)
 {
 	assert(allocator->regions == 0 && allocator->free_units == 0);
 	allocator->blocks = NULL;

@@ -37,7 +37,7 @@ struct suballocator {
 void suballocator_init(struct suballocator *allocator, struct slab *blocks);
 
 /* All regions must have been removed. */
-void suballocator_done(struct suballocator *allocator);
+void suballocator_deinit(struct suballocator *allocator);
 
 /* Adds memory, all of it free. What `region` contained does not matter. A last part smaller than a
  * unit is left unused. 0, -ENOMEM, or -EINVAL for less than a unit or more than UINT32_MAX. */

@@ -57,14 +57,14 @@ static int begin(share_pool *p, void *memory, uint64_t size, const struct memory
 {
 	struct wire_message ping = {.type = WIRE_PING};
 	struct failure failure;
-	int r = memory_adopted_begin(memory, size, found, out, &failure);
+	int r = memory_adopted_new(memory, size, found, out, &failure);
 
 	if (r == SHARE_EEXIST) {
 		r = rpc(p->client, &ping, NULL);
 		if (r != 0)
 			return r;
 		rpc_do_chores(p->client);
-		r = memory_adopted_begin(memory, size, found, out, &failure);
+		r = memory_adopted_new(memory, size, found, out, &failure);
 	}
 	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }

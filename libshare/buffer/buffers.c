@@ -62,7 +62,7 @@ static int hear(share_client *c, const struct wire_message *m, struct fd_list *f
 /* Nothing may be mapped any more when the broker takes our word for it. */
 static bool end(share_client *c)
 {
-	segments_done(&c->buffers->segments);
+	segments_deinit(&c->buffers->segments);
 	return true;
 }
 
@@ -72,7 +72,7 @@ static void done(share_client *c)
 
 	if (!b)
 		return;
-	segments_done(&b->segments);
+	segments_deinit(&b->segments);
 	pthread_mutex_destroy(&b->segments.lock);
 	pthread_mutex_destroy(&b->magazines.lock);
 	pthread_mutex_destroy(&b->uses_lock);

@@ -168,7 +168,7 @@ static int wait_for_users(share_client *c, const struct wire_grant *m, void *str
 		o.n = users.n;
 		r = stream_wait(c, b->mapping, stream, &o);
 	}
-	fences_done(c, &users);
+	fences_deinit(c, &users);
 	if (o.how > b->ordered)
 		b->ordered = o.how;
 	return r;

@@ -88,7 +88,7 @@ int buffer_from_grant(share_client *c, const struct wire_grant *m, void *stream,
 /* The same without waiting for anything; the fences are for the caller to wait for. */
 int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, share_buffer **out);
 /* What a grant has to come after, held: the giver's fence goes into @b (and is an error, if it is
- * dead); those of others who use the memory need fences_done(), on failure as well. */
+ * dead); those of others who use the memory need fences_deinit(), on failure as well. */
 int buffer_hold_giver(share_client *c, const struct wire_grant *m, share_buffer *b);
 int buffer_hold_users(share_client *c, const struct wire_grant *m, struct fences *out);
 /* Gives the only reference to a handle up that nothing was done with yet. */
@@ -136,7 +136,7 @@ void segment_retire(share_client *c, uint64_t id);
 void segments_do_chores(share_client *c);
 void segments_begin(struct segments *t);
 /* Unmaps everything: nobody else has the client any more. */
-void segments_done(struct segments *t);
+void segments_deinit(struct segments *t);
 
 /* ------------------------------------------------------------------------------------------- */
 /* tensor.c                                                                                    */

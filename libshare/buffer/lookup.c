@@ -43,7 +43,7 @@ void lookup_drop(share_operation *o)
 		rpc_send(o->client, &m);
 		l->granted = false;
 	}
-	fences_done(o->client, &l->users);
+	fences_deinit(o->client, &l->users);
 	if (l->buffer)
 		buffer_drop(l->buffer);
 	l->buffer = NULL;
@@ -144,7 +144,7 @@ static void lookup_call(share_operation *o, int result)
 	struct lookup *l = lookup_of(o);
 	share_buffer *b = l->buffer;
 
-	fences_done(o->client, &l->users);
+	fences_deinit(o->client, &l->users);
 	l->buffer = NULL;
 	if (result != 0) /* as if the look-up had been made here */
 		fail(result, "%s",

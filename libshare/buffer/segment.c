@@ -383,7 +383,7 @@ void segments_begin(struct segments *t)
 	TAILQ_INIT(&t->ahead);
 }
 
-void segments_done(struct segments *t)
+void segments_deinit(struct segments *t)
 {
 	struct segment *s;
 

@@ -49,7 +49,7 @@ void uses_add_all(share_buffer *b, struct fences *f)
 	for (size_t i = 0; i < f->n; i++)
 		uses_add(b, &f->all[i]);
 	f->n = 0;
-	fences_done(b->client, f);
+	fences_deinit(b->client, f);
 }
 
 static void add_own(share_buffer *b, const share_fence *fence)
@@ -132,7 +132,7 @@ bool uses_are_over(share_buffer *b)
 		fences_drop_at(c, f, i);
 	}
 	if (f && f->n == 0) {
-		fences_done(c, f);
+		fences_deinit(c, f);
 		free(f);
 		b->uses.fences = NULL;
 	}
@@ -197,7 +197,7 @@ int uses_hold(share_buffer *b, struct fences *out)
 void uses_drop(share_buffer *b)
 {
 	if (b->uses.fences) {
-		fences_done(b->client, b->uses.fences);
+		fences_deinit(b->client, b->uses.fences);
 		free(b->uses.fences);
 	}
 	gpu_late_forget(b->client, &b->uses.late);

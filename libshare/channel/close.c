@@ -193,11 +193,11 @@ static void sender_free(struct sender *sender)
 		ring_producer_free(sender->ring);
 	while ((cooling = STAILQ_FIRST(&sender->cooling))) {
 		STAILQ_REMOVE_HEAD(&sender->cooling, link);
-		fences_done(c, &cooling->fences);
+		fences_deinit(c, &cooling->fences);
 		free(cooling);
 	}
 	free(sender->sent);
-	owners_done(sender);
+	owners_deinit(sender);
 }
 
 static void receiver_free(struct receiver *receiver)
@@ -260,9 +260,9 @@ void channel_end(void *channel)
 
 	if (members->receiver)
 		leave(ch);
-	members_sync_done(members);
+	members_sync_deinit(members);
 	channel_delist(ch);
-	members_done(members);
+	members_deinit(members);
 	if (members->sender)
 		sender_free(members->sender);
 	else

@@ -107,7 +107,7 @@ void sender_dismiss(struct sender *sender, struct channel_peer *p);
 /* How many of the other role are there, as far as this member knows. */
 uint32_t members_count(const struct members *members);
 /* Lets go of all peers when the channel ends. */
-void members_done(struct members *members);
+void members_deinit(struct members *members);
 
 /* ------------------------------------------------------------------------------------------- */
 /* sync.c                                                                                      */
@@ -124,7 +124,7 @@ int members_sync_until_unlocking(struct members *members, int64_t deadline);
  * date now: there may be more to see before that is said. */
 int members_look_for_broker(struct members *members);
 /* Waits for an answer that nobody wants any more, when the channel ends. */
-void members_sync_done(struct members *members);
+void members_sync_deinit(struct members *members);
 
 /* ------------------------------------------------------------------------------------------- */
 /* sleep.c                                                                                     */
@@ -207,7 +207,7 @@ void owner_done_with_fence(struct sender *sender, struct channel_owner *owner);
 /* So that who comes has room for a fence on what is kept for those who come. */
 void sender_forget_fences(struct sender *sender);
 /* At the end of the channel. */
-void owners_done(struct sender *sender);
+void owners_deinit(struct sender *sender);
 static inline struct channel_owner *owner_of(const struct ring_owned_fence *f)
 {
 	return (struct channel_owner *)(void *)f->owner;

@@ -370,7 +370,7 @@ uint32_t members_count(const struct members *members)
 	return n;
 }
 
-void members_done(struct members *members)
+void members_deinit(struct members *members)
 {
 	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
 		if (members->peers[i].member && !members->peers[i].over)

@@ -58,7 +58,7 @@ void owner_done_with_fence(struct sender *sender, struct channel_owner *owner)
 		owner_free(sender, owner);
 }
 
-void owners_done(struct sender *sender)
+void owners_deinit(struct sender *sender)
 {
 	struct channel_owner *owner;
 
@@ -189,7 +189,7 @@ static void retire(struct sender *sender, const struct ring_return *ret, bool pe
 		hold_all(sender, ret, &fences, NULL);
 		for (size_t i = 0; i < fences.n; i++)
 			fence_block(sender->ch->client, &fences.all[i], -1);
-		fences_done(sender->ch->client, &fences);
+		fences_deinit(sender->ch->client, &fences);
 	}
 	ring_producer_retire(sender->ring, ret->ticket);
 }
@@ -206,7 +206,7 @@ void sender_cool(struct sender *sender, bool all)
 			continue;
 		STAILQ_REMOVE(&sender->cooling, c, channel_cooling, link);
 		ring_producer_retire(sender->ring, c->ticket);
-		fences_done(sender->ch->client, &c->fences);
+		fences_deinit(sender->ch->client, &c->fences);
 		free(c);
 	}
 }
@@ -363,7 +363,7 @@ static bool collect(struct sender *sender, const struct ring_return *ret,
 	if (r->buffer)
 		out->n++;
 	else
-		fences_done(sender->ch->client, &r->fences);
+		fences_deinit(sender->ch->client, &r->fences);
 	if (__builtin_expect(sent->further != NULL, 0))
 		collect_further(sender, ret, sent->further, out);
 	return pending;

@@ -333,7 +333,7 @@ int members_look_for_broker(struct members *members)
 	return 0;
 }
 
-void members_sync_done(struct members *members)
+void members_sync_deinit(struct members *members)
 {
 	DETAIL_STAYS;
 	struct channel_in_client *ours = &members->ch->in_client;

@@ -60,7 +60,7 @@ void fences_drop_at(share_client *c, struct fences *set, size_t i)
 	set->all[i] = set->all[--set->n];
 }
 
-void fences_done(share_client *c, struct fences *set)
+void fences_deinit(share_client *c, struct fences *set)
 {
 	for (size_t i = 0; i < set->n; i++)
 		fence_drop(c, &set->all[i]);

@@ -141,7 +141,7 @@ void gpu_late_forget(share_client *c, struct late *l)
 		memory_mark_free(k, &l->mark);
 }
 
-void gpu_late_done(share_client *c)
+void gpu_late_deinit(share_client *c)
 {
 	struct gpu_late *late = c->order->late;
 

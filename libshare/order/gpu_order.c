@@ -35,7 +35,7 @@ struct gpu_order *gpu_order_of(share_client *c)
 	return c->order->host_fences ? NULL : get(c);
 }
 
-void gpu_order_done(share_client *c, bool parked)
+void gpu_order_deinit(share_client *c, bool parked)
 {
 	struct gpu_order *g = c->order->gpu;
 

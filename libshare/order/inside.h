@@ -66,7 +66,7 @@ struct peer_page {
 /* Pages of the dead that GPUs know, where the driver may be called. */
 void peers_forget_dead(share_client *c);
 /* @parked: those that GPUs know stay mapped as long as the process lives. */
-void peers_done(share_client *c, bool parked);
+void peers_deinit(share_client *c, bool parked);
 
 /* A timeline of our own: 0 or SHARE_EQUOTA. */
 int slot_take(share_client *c, uint32_t *out);
@@ -117,7 +117,7 @@ bool gpu_stream_finish(share_client *c);
 
 /* ------------------------------------------------------------------------------------------- */
 /* gpu_late.c. The client ends, and nothing is pending. */
-void gpu_late_done(share_client *c);
+void gpu_late_deinit(share_client *c);
 
 /* ------------------------------------------------------------------------------------------- */
 /* gpu_order.c: which of a client's timelines is which stream's, and the pages that GPUs know  */
@@ -147,7 +147,7 @@ struct gpu_order {
 struct gpu_order *gpu_order_of(share_client *c);
 /* The client ends; @parked: streams of the program still wait for others on the client's pages.
  * What GPUs know of those then stays as it is, as changing that would wait for the streams. */
-void gpu_order_done(share_client *c, bool parked);
+void gpu_order_deinit(share_client *c, bool parked);
 
 /* With the lock held, as all that follow. Whether the device can. */
 bool gpu_order_is_able(struct gpu_order *g, int ordinal);

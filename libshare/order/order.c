@@ -57,9 +57,9 @@ static void done(share_client *c)
 	if (!o)
 		return;
 	parked = parked_forget(c);
-	peers_done(c, parked);
-	gpu_late_done(c);
-	gpu_order_done(c, parked);
+	peers_deinit(c, parked);
+	gpu_late_deinit(c);
+	gpu_order_deinit(c, parked);
 	if (!parked)
 		timeline_unmap(c->page);
 	pthread_mutex_destroy(&o->lock);

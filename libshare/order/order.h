@@ -49,7 +49,7 @@ struct fences {
 bool fences_add(share_client *c, struct fences *set, struct held_fence *f);
 /* Drops the fence at this place, which the last one of the set takes. */
 void fences_drop_at(share_client *c, struct fences *set, size_t i);
-void fences_done(share_client *c, struct fences *set);
+void fences_deinit(share_client *c, struct fences *set);
 
 /*
  * What `void *stream` means: one of the client's host streams, for every kind of memory. Otherwise

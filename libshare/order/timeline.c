@@ -165,7 +165,7 @@ static void peer_keep(struct peer_page *p)
 	pthread_mutex_unlock(&kept_lock);
 }
 
-void peers_done(share_client *c, bool parked)
+void peers_deinit(share_client *c, bool parked)
 {
 	struct peer_page *p;
 

@@ -59,7 +59,7 @@ Test(slab, objects_stay_where_and_what_they_are_while_the_slab_grows)
 	for (uint64_t i = 0; i < COUNT; i++)
 		if (objects[i][0] != i || objects[i][1] != i || objects[i][2] != i)
 			cr_assert_fail("object %lu was overwritten", i);
-	slab_done(&slab);
+	slab_deinit(&slab);
 	free(objects);
 }
 
@@ -77,7 +77,7 @@ Test(slab, an_object_is_zeroed_even_in_dirty_memory_and_after_use)
 	slab_free(&slab, a);
 	cr_assert_eq(slab_alloc(&slab), a, "the last one freed is the warmest");
 	cr_assert(all_bytes_are(a, 0, 100));
-	slab_done(&slab);
+	slab_deinit(&slab);
 }
 
 Test(slab, kept_bytes_are_zero_at_first_and_survive_free_and_alloc)
@@ -110,7 +110,7 @@ Test(slab, kept_bytes_are_zero_at_first_and_survive_free_and_alloc)
 				cr_assert_fail("object %u forgot its generation", index);
 		}
 	}
-	slab_done(&slab);
+	slab_deinit(&slab);
 }
 
 Test(slab, kept_bytes_need_not_be_a_multiple_of_eight)
@@ -125,7 +125,7 @@ Test(slab, kept_bytes_need_not_be_a_multiple_of_eight)
 	cr_assert_eq(slab_alloc(&slab), object);
 	cr_assert(all_bytes_are(object, 0x77, 11));
 	cr_assert(all_bytes_are(object + 11, 0, 24 - 11));
-	slab_done(&slab);
+	slab_deinit(&slab);
 }
 
 Test(slab, indices_are_dense_and_lead_to_their_objects)
@@ -148,7 +148,7 @@ Test(slab, indices_are_dense_and_lead_to_their_objects)
 		}
 		cr_assert_null(slab_at(&slab, count), "an index that was never given out");
 		cr_assert_null(slab_at(&slab, UINT32_MAX));
-		slab_done(&slab);
+		slab_deinit(&slab);
 	}
 }
 
@@ -192,7 +192,7 @@ Test(slab, ways_to_alloc_and_to_free_may_be_mixed)
 	}
 	slab_free(&slab, NULL);
 	cr_assert_eq(slab_live(&slab), live);
-	slab_done(&slab);
+	slab_deinit(&slab);
 }
 
 Test(slab, nothing_is_spent_beside_the_objects)
@@ -207,7 +207,7 @@ Test(slab, nothing_is_spent_beside_the_objects)
 	/* The last chunk may be nearly unused; the others waste less than one part in 500. */
 	cr_assert_leq(allocated_bytes, (size_t)COUNT * SIZE * 501 / 500 + 65536,
 		      "%zu bytes for %d objects", allocated_bytes, COUNT);
-	slab_done(&slab);
+	slab_deinit(&slab);
 }
 
 Test(slab, an_empty_slab_gives_its_chunks_back)
@@ -227,10 +227,10 @@ Test(slab, an_empty_slab_gives_its_chunks_back)
 	cr_assert_null(slab_at(&slab, 0));
 	cr_assert_not_null(slab_alloc_indexed(&slab, &index), "and works as before");
 	cr_assert_eq(index, 0);
-	slab_done(&slab);
+	slab_deinit(&slab);
 	cr_assert_eq(slab_live(&slab), 0);
-	cr_assert_not_null(slab_alloc(&slab), "even after slab_done");
-	slab_done(&slab);
+	cr_assert_not_null(slab_alloc(&slab), "even after slab_deinit");
+	slab_deinit(&slab);
 }
 
 /* One object that stays is not to keep what all the others had. And whatever has come back from the
@@ -266,7 +266,7 @@ Test(slab, a_slab_that_keeps_generations_gives_its_chunks_back_too)
 		cr_assert_leq(slab_bytes(&slab), 5 * 65536, "%zu bytes", slab_bytes(&slab));
 		cr_assert_eq(first[0], 1);
 	}
-	slab_done(&slab);
+	slab_deinit(&slab);
 	free(seen);
 }
 
@@ -298,7 +298,7 @@ Test(slab, any_allocation_may_fail_and_nothing_is_lost)
 			cr_assert_not_null(slab_alloc_indexed(&slab, &index));
 			cr_assert_eq(index, made);
 		}
-		slab_done(&slab);
+		slab_deinit(&slab);
 	}
 }
 
@@ -311,7 +311,7 @@ Test(slab, indices_do_not_wrap_around)
 	slab.n_places = UINT32_MAX / slab.per_chunk;
 	cr_assert_null(slab_alloc(&slab));
 	slab.n_places = 0;
-	slab_done(&slab);
+	slab_deinit(&slab);
 }
 
 Test(slab, a_freed_object_is_out_of_bounds_for_address_sanitizer_but_for_the_kept_bytes)
@@ -330,7 +330,7 @@ Test(slab, a_freed_object_is_out_of_bounds_for_address_sanitizer_but_for_the_kep
 	cr_assert_null(__asan_region_is_poisoned(other, 32));
 	cr_assert_eq(slab_alloc(&slab), object);
 	cr_assert_null(__asan_region_is_poisoned(object, 32));
-	slab_done(&slab);
+	slab_deinit(&slab);
 #else
 	cr_skip_test("built without AddressSanitizer");
 #endif

@@ -121,7 +121,7 @@ static void empty(struct table *t, struct entry *entries, size_t n)
 	for (size_t i = 0; i < n; i++)
 		if (entries[i].in)
 			take_out(t, &entries[i]);
-	table_done(t);
+	table_deinit(t);
 	free(entries);
 }
 
@@ -134,7 +134,7 @@ Test(table, an_empty_table_finds_nothing_and_allocates_nothing)
 	table_init(&t, mixed);
 	cr_assert_null(find(&t, 0));
 	cr_assert_eq(t.count, 0);
-	table_done(&t);
+	table_deinit(&t);
 	cr_assert_eq(allocations, 0);
 }
 

@@ -37,7 +37,7 @@ static void stop(void)
 	close(ends[1]);
 	accounts_free(accounts);
 	config_free(config);
-	turns_done(&turns);
+	turns_deinit(&turns);
 	event_base_free(base);
 }
 

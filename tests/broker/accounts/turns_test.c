@@ -73,8 +73,8 @@ static void stop(void)
 {
 	close_thing(&first);
 	close_thing(&second);
-	user_turns_done(&user);
-	turns_done(&turns);
+	user_turns_deinit(&user);
+	turns_deinit(&turns);
 	event_base_free(base);
 }
 
@@ -173,7 +173,7 @@ Test(turns, it_can_end_in_its_own_turn_and_with_all_that_the_user_has)
 	cr_expect_eq(first.n_served, MANY + 1);
 	cr_expect_null(user.lone);
 	turn_end(&second.turn);
-	user_turns_done(&user);
+	user_turns_deinit(&user);
 	cr_assert(turn_start(&turns, &user, &second.turn, second.ours, EPOLLIN) == 0);
 	ask_often(&second);
 }
@@ -201,5 +201,5 @@ Test(turns, who_has_had_less_comes_first_of_two_that_want_something_at_once)
 	cr_expect_eq(third.n_served, 2);
 	cr_expect_lt(third.when, first.when);
 	close_thing(&third);
-	user_turns_done(&other);
+	user_turns_deinit(&other);
 }

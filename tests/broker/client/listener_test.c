@@ -139,7 +139,7 @@ static void expect_path(unsigned generation, bool is_there)
 	cr_assert_eq(access(path, F_OK) == 0, is_there);
 	close(fd);
 	close(lock_fd);
-	turns_done(&clients.turns);
+	turns_deinit(&clients.turns);
 	event_base_free(b.base);
 }
 

@@ -200,7 +200,7 @@ Test(config_change, every_key_is_told_in_its_words)
 		cr_expect_str_eq(told, table[i].told, "from %s to %s: %s", table[i].now,
 				 table[i].file, told);
 		free(told);
-		config_changes_clear(&changes);
+		config_changes_deinit(&changes);
 		config_free(now);
 		config_free(file);
 	}
@@ -225,8 +225,8 @@ Test(config_change, what_stays_is_in_force_afterwards_and_told_again)
 				 table[i].file, told);
 		free(told);
 		free(wanted);
-		config_changes_clear(&first);
-		config_changes_clear(&second);
+		config_changes_deinit(&first);
+		config_changes_deinit(&second);
 		config_free(now);
 		config_free(again);
 	}
@@ -255,7 +255,7 @@ Test(config_change, a_pool_that_is_back_in_the_file_stays)
 	cr_assert_str_eq(now->pools[0].kind, "auto");
 	cr_assert_eq(now->pools[0].limit, UINT64_C(2) << 30);
 	free(told);
-	config_changes_clear(&changes);
+	config_changes_deinit(&changes);
 	config_free(now);
 	config_free(file);
 }
@@ -285,7 +285,7 @@ Test(config_change, without_memory_nothing_is_half_done)
 			cr_assert_eq(file->n_pools, 0);
 			cr_assert_str_eq(file->socket, "/b");
 		}
-		config_changes_clear(&changes);
+		config_changes_deinit(&changes);
 		config_free(now);
 		config_free(file);
 	}

@@ -87,7 +87,7 @@ Test(access, an_empty_list_lets_nobody_in)
 
 	cr_assert_eq(list.n_entries, 0);
 	cr_assert_eq(ask(&list, 0, 0), 0);
-	access_list_clear(&list);
+	access_list_deinit(&list);
 }
 
 Test(access, modes_include_the_lesser_ones)
@@ -101,7 +101,7 @@ Test(access, modes_include_the_lesser_ones)
 	cr_assert_eq(ask(&list, BOB, VIDEO), 3);
 	cr_assert_eq(ask(&list, 70003, VIDEO), 7);
 	cr_assert_eq(ask(&list, 70004, VIDEO), 0);
-	access_list_clear(&list);
+	access_list_deinit(&list);
 }
 
 Test(access, entries_add_up_in_any_order)
@@ -115,7 +115,7 @@ Test(access, entries_add_up_in_any_order)
 	cr_assert_eq(ask(&list, BOB, 1), ACCESS_RO);
 	cr_assert_eq(ask(&list, BOB, VIDEO), ACCESS_ALL);
 	cr_assert_eq(access_check(&list, BOB, NULL, 0), ACCESS_RO);
-	access_list_clear(&list);
+	access_list_deinit(&list);
 }
 
 Test(access, lists_that_say_the_same_are_equal)
@@ -137,15 +137,15 @@ Test(access, lists_that_say_the_same_are_equal)
 	    "{\"user\": 70001, \"mode\": \"rw\"}]");
 
 	cr_assert(access_list_equal(&list, &other));
-	access_list_clear(&other);
+	access_list_deinit(&other);
 	cr_assert(access_list_equal(&other, &other));
 	for (size_t i = 0; i < sizeof(unlike) / sizeof(unlike[0]); i++) {
 		other = parse(unlike[i]);
 		cr_assert_not(access_list_equal(&list, &other), "%s", unlike[i]);
 		cr_assert_not(access_list_equal(&other, &list), "%s", unlike[i]);
-		access_list_clear(&other);
+		access_list_deinit(&other);
 	}
-	access_list_clear(&list);
+	access_list_deinit(&list);
 }
 
 Test(access, a_list_says_whether_several_users_may_write)
@@ -176,7 +176,7 @@ Test(access, a_list_says_whether_several_users_may_write)
 
 		cr_assert_eq(access_lets_several_write(&list, cases[i].own), cases[i].several, "%s",
 			     cases[i].list);
-		access_list_clear(&list);
+		access_list_deinit(&list);
 	}
 }
 
@@ -203,7 +203,7 @@ Test(access, a_list_is_shown_as_it_is_written_as_far_as_it_fits)
 	cr_assert_str_eq(access_format(&list, out, 80),
 			 "[{\"user\": 70001, \"mode\": \"rw\"}, "
 			 "{\"group\": 70044, \"mode\": \"ro\"}, ...]");
-	access_list_clear(&list);
+	access_list_deinit(&list);
 }
 
 Test(access, a_gid_is_not_a_uid)
@@ -212,7 +212,7 @@ Test(access, a_gid_is_not_a_uid)
 
 	cr_assert_eq(ask(&list, VIDEO, 1), 0);
 	cr_assert_eq(ask(&list, ALICE, VIDEO), ACCESS_RW);
-	access_list_clear(&list);
+	access_list_deinit(&list);
 }
 
 Test(access, granting_twice_changes_nothing)
@@ -224,8 +224,8 @@ Test(access, granting_twice_changes_nothing)
 	cr_assert_eq(access_grant(&list, owner, ACCESS_ALL), 0);
 	cr_assert_eq(list.n_entries, 1);
 	cr_assert_eq(ask(&list, ALICE, 1), ACCESS_ALL);
-	access_list_clear(&list);
-	access_list_clear(&list);
+	access_list_deinit(&list);
+	access_list_deinit(&list);
 }
 
 Test(access, what_is_not_json_is_refused)
@@ -271,7 +271,7 @@ Test(access, ids_that_nobody_can_have_are_refused)
 	struct access_list list = parse("[{\"user\": 4294967294, \"mode\": \"ro\"}]");
 
 	cr_assert_eq(ask(&list, 4294967294, 1), ACCESS_RO);
-	access_list_clear(&list);
+	access_list_deinit(&list);
 	expect_error("[{\"user\": -1, \"mode\": \"ro\"}]",
 		     "access[0].user: -1 is not the id of a user");
 	expect_error("[{\"user\": 4294967295, \"mode\": \"ro\"}]",
@@ -338,7 +338,7 @@ Test(access, lists_are_limited_to_256_entries)
 	struct access_list list = parse(text);
 
 	cr_assert_eq(list.n_entries, 256);
-	access_list_clear(&list);
+	access_list_deinit(&list);
 	free(text);
 
 	text = long_list(257);
@@ -355,7 +355,7 @@ Test(access, texts_are_limited_to_16_kib)
 	text[ACCESS_MAX_TEXT - 1] = ']';
 	text[ACCESS_MAX_TEXT] = '\0';
 	struct access_list list = parse(text);
-	access_list_clear(&list);
+	access_list_deinit(&list);
 
 	text[ACCESS_MAX_TEXT] = ' ';
 	text[ACCESS_MAX_TEXT + 1] = '\0';
@@ -386,11 +386,11 @@ Test(access, a_copy_has_entries_of_its_own)
 	cr_assert_neq(copy.entries, list.entries);
 	cr_assert_eq(access_grant(&copy, bob, ACCESS_ALL), 0);
 	cr_assert_eq(ask(&list, BOB, 1), 0);
-	access_list_clear(&list);
+	access_list_deinit(&list);
 	cr_assert_eq(ask(&copy, ALICE, 1), ACCESS_RW);
 	cr_assert_eq(ask(&copy, 70003, VIDEO), ACCESS_RO);
 	cr_assert_eq(ask(&copy, BOB, 1), ACCESS_ALL);
-	access_list_clear(&copy);
+	access_list_deinit(&copy);
 }
 
 Test(access, the_copy_of_an_empty_list_is_empty)
@@ -400,7 +400,7 @@ Test(access, the_copy_of_an_empty_list_is_empty)
 	cr_assert_eq(access_list_copy(&copy, &list), 0);
 	cr_assert_eq(copy.n_entries, 0);
 	cr_assert_eq(ask(&copy, 0, 0), 0);
-	access_list_clear(&copy);
+	access_list_deinit(&copy);
 }
 
 static bool calloc_fails;
@@ -444,7 +444,7 @@ Test(access, names_are_looked_up_and_digits_are_ids)
 	cr_assert_eq(ask(&list, 0, 1), ACCESS_RW);
 	cr_assert_eq(ask(&list, BOB, 0), ACCESS_RO);
 	cr_assert_eq(ask(&list, ALICE, 1), ACCESS_ALL);
-	access_list_clear(&list);
+	access_list_deinit(&list);
 }
 
 Test(access, unknown_users_and_groups_are_refused)
@@ -511,11 +511,11 @@ Test(principals, users_groups_and_everyone_are_matched)
 	cr_assert(principal_match(&list, 70003, groups, 1));
 	cr_assert_not(principal_match(&list, 70003, NULL, 0));
 	cr_assert_not(principal_match(&list, VIDEO, NULL, 0));
-	principal_list_clear(&list);
+	principal_list_deinit(&list);
 
 	cr_assert_eq(parse_principals("[\"*\"]", &list, error, sizeof(error)), 0, "%s", error);
 	cr_assert(principal_match(&list, 70003, NULL, 0));
-	principal_list_clear(&list);
+	principal_list_deinit(&list);
 	cr_assert_not(principal_match(&list, 0, groups, 1));
 }
 

@@ -39,7 +39,7 @@ static void start(void)
 
 static void stop(void)
 {
-	generations_done(&g);
+	generations_deinit(&g);
 	journal_free(j);
 	fd_close(fd);
 }
@@ -51,7 +51,7 @@ static void reopen(void)
 	uint32_t which = g.which;
 
 	journal_commit(j);
-	generations_done(&g);
+	generations_deinit(&g);
 	journal_free(j);
 	open_journal();
 	g.which = which;
@@ -72,7 +72,7 @@ Test(generations, are_what_they_were_in_the_next_broker)
 		if (generation_of(i))
 			generation_note(&g, j, i, generation_of(i));
 	generation_note(&other, j, 5, 1000000);
-	generations_done(&other);
+	generations_deinit(&other);
 	reopen();
 	slab_init_keep(&slab, sizeof(struct object), sizeof(uint32_t));
 	cr_assert_eq(generations_make_slots(&g, j, &slab), 0);
@@ -81,13 +81,13 @@ Test(generations, are_what_they_were_in_the_next_broker)
 		cr_assert_eq(((struct object *)slab_at(&slab, i))->generation, generation_of(i));
 	/* noted at once, without a commit */
 	generation_note(&g, j, 4, 77);
-	generations_done(&g);
+	generations_deinit(&g);
 	journal_free(j);
 	open_journal();
-	slab_done(&slab);
+	slab_deinit(&slab);
 	cr_assert_eq(generations_make_slots(&g, j, &slab), 0);
 	cr_assert_eq(((struct object *)slab_at(&slab, 4))->generation, 77);
-	slab_done(&slab);
+	slab_deinit(&slab);
 }
 
 Test(generations, of_nothing_are_no_slots)
@@ -98,7 +98,7 @@ Test(generations, of_nothing_are_no_slots)
 	reopen();
 	cr_assert_eq(generations_make_slots(&g, j, &slab), 0);
 	cr_assert_eq(slab_live(&slab), 0);
-	slab_done(&slab);
+	slab_deinit(&slab);
 }
 
 static int damage(void *data, uint32_t record, const void *bytes, size_t size)
@@ -121,6 +121,6 @@ Test(generations, that_make_no_sense_are_refused)
 		journal_read(j, RECORD_GENERATIONS, 0, damage, &numbers[i]);
 		slab_init_keep(&slab, sizeof(struct object), sizeof(uint32_t));
 		cr_assert_eq(generations_make_slots(&g, j, &slab), -EBADMSG);
-		slab_done(&slab);
+		slab_deinit(&slab);
 	}
 }

@@ -315,8 +315,8 @@ Test(right, the_table)
 			     "row %zu: right %d of uid %u, group %u, on '%s'", i, table[i].right,
 			     (unsigned)table[i].uid, (unsigned)table[i].group,
 			     table[i].what.name ? table[i].what.name : "");
-		access_list_clear(&its);
-		access_list_clear(&pools);
+		access_list_deinit(&its);
+		access_list_deinit(&pools);
 		config_free(rules);
 	}
 }

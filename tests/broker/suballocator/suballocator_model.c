@@ -55,9 +55,9 @@ void world_end(struct world *w)
 			empty_region(w, &w->places[i].region);
 			world_remove(w, i);
 		}
-	suballocator_done(&w->allocator);
+	suballocator_deinit(&w->allocator);
 	require(w, slab_live(&w->slab) == 0);
-	slab_done(&w->slab);
+	slab_deinit(&w->slab);
 	free(w);
 }
 

@@ -369,6 +369,6 @@ Test(suballocator, pools_share_a_slab_and_nothing_else)
 	suballocator_free(&other, b);
 	cr_assert_eq(suballocator_free_bytes(&w->allocator), 10 * UNIT);
 	suballocator_remove_region(&other, &region);
-	suballocator_done(&other);
+	suballocator_deinit(&other);
 	world_end(w);
 }

@@ -64,8 +64,8 @@ static void parse_access(const uint8_t *data, size_t size)
 	expect(access_list_copy(&copy, &list) == 0);
 	for (uid_t uid = 0; uid < 3; uid++)
 		expect(access_check(&list, uid, &group, 1) == access_check(&copy, uid, &group, 1));
-	access_list_clear(&copy);
-	access_list_clear(&list);
+	access_list_deinit(&copy);
+	access_list_deinit(&list);
 }
 
 /* ------------------------------------------------------------------------------------------- */
