@@ -119,21 +119,22 @@ static void say_what_keeps(const struct pool *p, char *out, size_t size)
 	static const struct {
 		const char *what, *where;
 	} kinds[] = {
-	    [KEEP_NAME] = {"names", "names shows which, unpublish ends one"},
-	    [KEEP_TOKEN] = {"tokens", "tokens shows which, revoke ends one"},
-	    [KEEP_LEFT_TOKEN] = {"tokens whose makers are gone",
-				 "tokens shows which, revoke ends one"},
-	    [KEEP_MESSAGE] = {"messages whose producers are gone",
-			      "channels shows who has them, end-channel ends those that wait"},
+	    [REFERRER_NAME] = {"names", "names shows which, unpublish ends one"},
+	    [REFERRER_TOKEN] = {"tokens", "tokens shows which, revoke ends one"},
+	    [REFERRER_LEFT] = {"tokens whose makers are gone",
+			       "tokens shows which, revoke ends one"},
+	    [REFERRER_MESSAGE] = {"messages whose producers are gone",
+				  "channels shows who has them, end-channel ends those that wait"},
 	};
 	char bytes[SIZE_TEXT_MAX];
 	size_t n = 0;
 
-	_Static_assert(sizeof(p->use.kept) / sizeof(p->use.kept[0]) == KEEP_KINDS, "one of each");
-	for (int i = 0; i < KEEP_KINDS && n < size; i++)
-		if (p->use.kept[i] > 0)
+	_Static_assert(sizeof(p->use.referred) / sizeof(p->use.referred[0]) == REFERRERS,
+		       "one of each");
+	for (int i = 0; i < REFERRERS && n < size; i++)
+		if (p->use.referred[i] > 0)
 			n += (size_t)snprintf(out + n, size - n, "; %s keep %s (sharectl %s)",
-					      kinds[i].what, size_round(p->use.kept[i], bytes),
+					      kinds[i].what, size_round(p->use.referred[i], bytes),
 					      kinds[i].where);
 	if (p->gated.bytes > 0 && n < size)
 		snprintf(out + n, size - n,

@@ -93,7 +93,7 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 		buffer->pending = fence_set_prune(block_take_gate(block));
 	block->payer = charge.account;
 	LIST_INIT(&buffer->leases);
-	LIST_INIT(&buffer->keeps);
+	LIST_INIT(&buffer->referrers);
 	buffer_note(buffer);
 	*out = buffer;
 	return 0;
@@ -194,13 +194,13 @@ void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata)
 /* How many holders are looked at for one who is its payer, and how many others. */
 #define HOLDERS_LOOKED_AT 64
 
-/* Its payer, if that is among those who keep it, else one of them: who holds it before who only has
+/* Its payer, if that is among those who hold it, else one of them: who holds it before who only has
  * something that leads to it. NULL: nobody does but the broker. */
 static struct account *holder_of(const struct buffer *buffer)
 {
 	const struct account *payer = buffer->block->payer;
 	const struct lease *lease = LIST_FIRST(&buffer->leases);
-	const struct keep *keep = LIST_FIRST(&buffer->keeps);
+	const struct referrer *referrer = LIST_FIRST(&buffer->referrers);
 	struct account *found = NULL, *one;
 
 	for (int i = 0; lease && i < HOLDERS_LOOKED_AT && found != payer; i++) {
@@ -208,9 +208,9 @@ static struct account *holder_of(const struct buffer *buffer)
 		found = found && one != payer ? found : one;
 		lease = LIST_NEXT(lease, of_buffer);
 	}
-	for (int i = 0; keep && i < HOLDERS_LOOKED_AT && found != payer; i++) {
-		found = found && keep->account != payer ? found : keep->account;
-		keep = LIST_NEXT(keep, of_buffer);
+	for (int i = 0; referrer && i < HOLDERS_LOOKED_AT && found != payer; i++) {
+		found = found && referrer->account != payer ? found : referrer->account;
+		referrer = LIST_NEXT(referrer, of_buffer);
 	}
 	return found;
 }
@@ -283,37 +283,38 @@ void buffer_unref(struct broker *b, struct buffer *buffer)
 	drop(b, buffer, NULL, NULL);
 }
 
-void buffer_keep(struct buffer *buffer, struct keep *keep, enum keep_kind kind,
-		 struct account *account)
+void referrer_attach(struct buffer *buffer, struct referrer *referrer, enum referrer_kind kind,
+		     struct account *account)
 {
-	static const struct keep none;
-	const struct keep *first = LIST_FIRST(&buffer->keeps);
+	static const struct referrer none;
+	const struct referrer *first = LIST_FIRST(&buffer->referrers);
 
-	*keep = (struct keep){.account = account, .kind = kind};
-	memcpy(keep->n, first ? first->n : none.n, sizeof(keep->n));
-	if (keep->n[kind]++ == 0)
-		buffer_pool(buffer)->use.kept[kind] += block_size(buffer->block);
-	LIST_INSERT_HEAD(&buffer->keeps, keep, of_buffer);
+	*referrer = (struct referrer){.account = account, .kind = kind};
+	memcpy(referrer->n, first ? first->n : none.n, sizeof(referrer->n));
+	if (referrer->n[kind]++ == 0)
+		buffer_pool(buffer)->use.referred[kind] += block_size(buffer->block);
+	LIST_INSERT_HEAD(&buffer->referrers, referrer, of_buffer);
 	buffer_ref(buffer);
 }
 
-uint64_t buffer_to_keep(const struct buffer *buffer, enum keep_kind kind)
+uint64_t referrer_bytes(const struct buffer *buffer, enum referrer_kind kind)
 {
-	const struct keep *first = LIST_FIRST(&buffer->keeps);
+	const struct referrer *first = LIST_FIRST(&buffer->referrers);
 
 	return first && first->n[kind] > 0 ? 0 : block_size(buffer->block);
 }
 
-void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep)
+void referrer_detach(struct broker *b, struct buffer *buffer, struct referrer *referrer)
 {
-	struct keep *first = LIST_FIRST(&buffer->keeps), *next = LIST_NEXT(first, of_buffer);
+	struct referrer *first = LIST_FIRST(&buffer->referrers),
+			*next = LIST_NEXT(first, of_buffer);
 
-	if (--first->n[keep->kind] == 0)
-		buffer_pool(buffer)->use.kept[keep->kind] -= block_size(buffer->block);
-	if (keep == first && next)
+	if (--first->n[referrer->kind] == 0)
+		buffer_pool(buffer)->use.referred[referrer->kind] -= block_size(buffer->block);
+	if (referrer == first && next)
 		memcpy(next->n, first->n, sizeof(next->n));
-	LIST_REMOVE(keep, of_buffer);
-	drop(b, buffer, keep->account, NULL);
+	LIST_REMOVE(referrer, of_buffer);
+	drop(b, buffer, referrer->account, NULL);
 }
 
 struct lease_key {

@@ -21,12 +21,12 @@ struct segment;
 
 #define BUFFER_KEEP     8                         /* bytes */
 #define BUFFER_SIZE_MAX ((UINT64_C(1) << 42) - 1) /* more than a block has */
-
-/* What keeps a buffer beside leases; embedded in that. */
-struct keep {
-	LIST_ENTRY(keep) of_buffer;
-	enum keep_kind { KEEP_NAME, KEEP_TOKEN, KEEP_LEFT_TOKEN, KEEP_MESSAGE, KEEP_KINDS } kind;
-	uint32_t n[KEEP_KINDS];  /* the buffer's first one: how many of each kind there are */
+enum referrer_kind { REFERRER_NAME, REFERRER_TOKEN, REFERRER_LEFT, REFERRER_MESSAGE, REFERRERS };
+/* A part of the name, token or message that refers to a buffer, beside its leases. */
+struct referrer {
+	LIST_ENTRY(referrer) of_buffer;
+	enum referrer_kind kind;
+	uint32_t n[REFERRERS];   /* the buffer's first one: how many of each kind there are */
 	struct account *account; /* of whose it is; borrowed */
 };
 
@@ -41,7 +41,7 @@ struct metadata {
 /*
  * A leased block. References are held by leases, names, tokens and messages; with the last one the
  * block goes back to its pool, gated by the fences of everyone who released it. The block's payer
- * is whoever allocated it, or keeps it since then.
+ * is whoever allocated it, or holds it since then.
  */
 struct buffer {
 	/* these two survive in the slab: an identifier is never used twice */
@@ -53,7 +53,7 @@ struct buffer {
 	LIST_HEAD(, lease) leases;
 	struct block *block;
 	struct fence_set *pending; /* beside the gate that the block came with */
-	LIST_HEAD(, keep) keeps;
+	LIST_HEAD(, referrer) referrers;
 	struct metadata *metadata;
 };
 
@@ -80,10 +80,10 @@ struct pool *buffer_pool(const struct buffer *buffer);
 void buffer_ref(struct buffer *buffer);
 void buffer_unref(struct broker *b, struct buffer *buffer);
 /* A reference that is @account's, and its end. */
-void buffer_keep(struct buffer *buffer, struct keep *keep, enum keep_kind kind,
-		 struct account *account);
-void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep);
-uint64_t buffer_to_keep(const struct buffer *buffer, enum keep_kind kind); /* 0: it is kept so */
+void referrer_attach(struct buffer *buffer, struct referrer *referrer, enum referrer_kind kind,
+		     struct account *account);
+void referrer_detach(struct broker *b, struct buffer *buffer, struct referrer *referrer);
+uint64_t referrer_bytes(const struct buffer *buffer, enum referrer_kind kind); /* 0: there is one */
 
 /* How much is in use (0: leave it); who may only read makes it no smaller. False: no such room. */
 bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer);

@@ -152,7 +152,7 @@ static int restore_buffer_of(struct broker *b, struct block *block, const struct
 	buffer->pending = pending;
 	buffer->metadata = NULL;
 	LIST_INIT(&buffer->leases);
-	LIST_INIT(&buffer->keeps);
+	LIST_INIT(&buffer->referrers);
 	if (account && pool_charge_take(block_pool(block), &charge, account, block_size(block),
 					PRICE_BUFFER_OWN) != 0) {
 		account_unref(account);

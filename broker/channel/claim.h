@@ -27,7 +27,7 @@ struct entry {
 	/* It is of a buffer behind the first one of this message, which is the claim's: what
 	 * becomes of that becomes of this. NULL: it ends by itself. */
 	struct orphan *further_of;
-	struct keep keep;
+	struct referrer referrer;
 	uint32_t record;
 	/* What it costs beside what its producer has paid for when it came, and who pays that: the
 	 * consumer, who keeps it, or the producer where the former has no room. */

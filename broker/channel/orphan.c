@@ -166,10 +166,10 @@ static void end(struct orphan *o)
 	producer->as_producer.orphans[o->ticket] = NULL;
 	journal_drop(b->journal, &o->record);
 	if (o->buffer)
-		buffer_let_go(b, o->buffer, &o->keep);
+		referrer_detach(b, o->buffer, &o->referrer);
 	for (uint32_t i = 0; i < o->n_further; i++) {
 		producer->as_producer.orphans[o->further[i].ticket] = NULL;
-		buffer_let_go(b, o->further[i].buffer, &o->further[i].keep);
+		referrer_detach(b, o->further[i].buffer, &o->further[i].referrer);
 	}
 	free(o->further);
 	free(o);
@@ -240,12 +240,12 @@ static void attach(struct orphan *o)
 	struct account *account = o->producer->timelines->account;
 
 	if (o->buffer)
-		buffer_keep(o->buffer, &o->keep, KEEP_MESSAGE, account);
+		referrer_attach(o->buffer, &o->referrer, REFERRER_MESSAGE, account);
 	o->producer->as_producer.orphans[o->ticket] = o;
 	for (uint32_t i = 0; i < o->n_further; i++) {
 		struct orphan_further *f = &o->further[i];
 
-		buffer_keep(f->buffer, &f->keep, KEEP_MESSAGE, account);
+		referrer_attach(f->buffer, &f->referrer, REFERRER_MESSAGE, account);
 		o->producer->as_producer.orphans[f->ticket] = o;
 	}
 	o->producer->channel->broker->channels->n_orphans++;

@@ -7,7 +7,7 @@
 /* Of a message, a buffer behind its first one. */
 struct orphan_further {
 	struct buffer *buffer;
-	struct keep keep;
+	struct referrer referrer;
 	struct entry *entry; /* its owner's; NULL: nobody has the message */
 	uint32_t ticket, version;
 };
@@ -18,7 +18,7 @@ struct orphan {
 	struct member *producer;
 	struct claim *owner;   /* whose entry is of the same ticket and version; NULL: it waits */
 	struct buffer *buffer; /* NULL: none */
-	struct keep keep;
+	struct referrer referrer;
 	uint64_t number;   /* the producer's */
 	uint64_t position; /* in the owner's lane, + 1; 0: in none, it was fetched or waits */
 	uint32_t ticket, version;

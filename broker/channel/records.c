@@ -365,7 +365,7 @@ void entry_note(struct claim *claim, struct entry *entry)
 	    .ticket = entry->kept->ticket,
 	    .version = entry->kept->version,
 	    .record = entry->record,
-	    .consumer_pays = entry->keep.account == claim->consumer->timelines->account,
+	    .consumer_pays = entry->referrer.account == claim->consumer->timelines->account,
 	};
 
 	object_put(claim->producer->channel->broker->journal, &taken_kind, &t);

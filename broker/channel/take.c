@@ -134,9 +134,9 @@ static int attach_entry(struct claim *claim, uint32_t ticket, uint32_t version,
 		free(entry);
 		return -ENOMEM;
 	}
-	entry->keep.account = payer;
+	entry->referrer.account = payer;
 	if (buffer)
-		buffer_keep(buffer, &entry->keep, KEEP_MESSAGE, payer);
+		referrer_attach(buffer, &entry->referrer, REFERRER_MESSAGE, payer);
 	entry->kept->n_entries++;
 	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
 	entry->record = 0;
@@ -193,13 +193,13 @@ void entry_give_up(struct claim *claim, struct entry *entry)
 	pay_back(claim, entry);
 	claim->n--;
 	claim->consumer->as_consumer.n_paid -=
-	    entry->keep.account == claim->consumer->timelines->account;
+	    entry->referrer.account == claim->consumer->timelines->account;
 	b->channels->n_steps++;
 	journal_drop(b->journal, &entry->record);
 	if (--entry->kept->n_entries == 0)
 		let_go(claim->producer, entry->kept);
 	if (buffer)
-		buffer_let_go(b, buffer, &entry->keep);
+		referrer_detach(b, buffer, &entry->referrer);
 	free(entry);
 }
 

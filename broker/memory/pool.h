@@ -47,7 +47,7 @@ struct pool_extent {
 struct pool_use {
 	uint64_t opens;
 	LIST_HEAD(, stake) stakes; /* what clients hold of it */
-	uint64_t kept[4];          /* bytes that something else keeps, by enum keep_kind */
+	uint64_t referred[4];      /* bytes that have a referrer of each enum referrer_kind */
 	TAILQ_HEAD(tokens_left, token) left; /* tokens whose makers are gone, in this order */
 	LIST_HEAD(, pool_user) users;
 	uint32_t n_takers; /* users that ask for memory of it */

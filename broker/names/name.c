@@ -182,7 +182,7 @@ void names_access_changed(struct broker *b)
 /* It is published: all that it says is there, and its charge. */
 static void link_name(struct broker *b, struct name *n)
 {
-	buffer_keep(n->buffer, &n->keep, KEEP_NAME, n->charge.account);
+	referrer_attach(n->buffer, &n->referrer, REFERRER_NAME, n->charge.account);
 	b->names->n++;
 	if (!n->publisher)
 		return;
@@ -208,7 +208,7 @@ static void clear(struct broker *b, struct name *n)
 	n->tensor = NULL;
 	b->names->n--;
 	journal_drop(b->journal, &n->record);
-	buffer_let_go(b, buffer, &n->keep);
+	referrer_detach(b, buffer, &n->referrer);
 	charge_return(&n->charge);
 }
 

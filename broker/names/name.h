@@ -39,7 +39,7 @@ struct name {
 	struct fence fence;      /* of the hand-over */
 	struct metadata *tensor; /* for those who look it up; NULL: none */
 	struct charge charge;
-	struct keep keep;
+	struct referrer referrer;
 	struct deferred_list waits; /* in the order they came */
 	uint32_t record;
 	size_t size;

@@ -228,7 +228,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	t->live = 1;
 	t->index = index;
 	t->buffer = terms->buffer;
-	buffer_keep(t->buffer, &t->keep, KEEP_TOKEN, t->charge.account);
+	referrer_attach(t->buffer, &t->referrer, REFERRER_TOKEN, t->charge.account);
 	t->mode = terms->mode;
 	t->uses = terms->uses ? terms->uses : 1;
 	t->fence = *terms->fence;
@@ -250,7 +250,7 @@ void token_free(struct broker *b, struct token *t, enum token_end how)
 		event_free(t->timer);
 	fence_deinit(&t->fence);
 	metadata_free(t->tensor);
-	buffer_let_go(b, t->buffer, &t->keep);
+	referrer_detach(b, t->buffer, &t->referrer);
 	charge_return(&t->charge);
 	t->live = 0;
 	slab_free(&b->names->token_slab, t);
@@ -293,8 +293,8 @@ static int token_attach(struct broker *b, void *object)
 	    !metadata_charge(t->tensor, account))
 		return -ENOMEM;
 	account_unref(account);
-	buffer_keep(t->buffer, &t->keep, t->maker ? KEEP_TOKEN : KEEP_LEFT_TOKEN,
-		    t->charge.account);
+	referrer_attach(t->buffer, &t->referrer, t->maker ? REFERRER_TOKEN : REFERRER_LEFT,
+			t->charge.account);
 	link_token(b, t);
 	return set_timer(b, t);
 }

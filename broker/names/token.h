@@ -63,7 +63,7 @@ struct token {
 	struct fence fence;
 	struct metadata *tensor; /* for importers; NULL: none */
 	struct charge charge;
-	struct keep keep;
+	struct referrer referrer;
 	uint32_t mode;
 	uint32_t uses; /* left; or SHARE_USES_UNLIMITED */
 	uint32_t record;

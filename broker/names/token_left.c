@@ -68,7 +68,7 @@ bool token_right_is_lost(const struct token *t)
 
 static uint64_t room_in(const struct pool *p)
 {
-	uint64_t most = p->sizes.limit / PART, kept = p->use.kept[KEEP_LEFT_TOKEN];
+	uint64_t most = p->sizes.limit / PART, kept = p->use.referred[REFERRER_LEFT];
 
 	return kept < most ? most - kept : 0;
 }
@@ -77,7 +77,7 @@ static uint64_t room_in(const struct pool *p)
 static struct token *in_the_way(struct token *t)
 {
 	struct pool *p = buffer_pool(t->buffer);
-	uint64_t more = buffer_to_keep(t->buffer, KEEP_LEFT_TOKEN);
+	uint64_t more = referrer_bytes(t->buffer, REFERRER_LEFT);
 
 	if (more > p->sizes.limit / PART)
 		return t;
@@ -114,8 +114,8 @@ static bool outlive(struct broker *b, struct token *t)
 	t->was.gone_ms = last && last->was.gone_ms >= now ? last->was.gone_ms + 1 : now;
 	token_detach(t);
 	buffer_ref(t->buffer);
-	buffer_let_go(b, t->buffer, &t->keep);
-	buffer_keep(t->buffer, &t->keep, KEEP_LEFT_TOKEN, t->charge.account);
+	referrer_detach(b, t->buffer, &t->referrer);
+	referrer_attach(t->buffer, &t->referrer, REFERRER_LEFT, t->charge.account);
 	buffer_unref(b, t->buffer);
 	token_join_left(t);
 	if (!MUTATION(left_not_noted))
