@@ -35,7 +35,7 @@ uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own
 #define PRICE_EVENT_LEASE 96u
 #define PRICE_CLAIM       160u /* of a consumer on a producer */
 #define PRICE_ENTRY       128u /* a message that was taken over, for each consumer that has it */
-#define PRICE_KEPT        72u  /* the same, whoever has it, and its place in a table */
+#define PRICE_INHERITED   72u  /* the same, whoever has it, and its place in a table */
 #define PRICE_ORPHAN      264u /* a message whose producer is gone, and its places in tables */
 
 /* An array by index for which a user pays as it grows: so that there is a place of this index, and

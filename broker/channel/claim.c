@@ -361,13 +361,13 @@ void claim_follow(struct claim *claim)
 
 static bool is_done_with(struct claim *claim, const struct entry *entry)
 {
-	const struct kept *kept = entry->kept;
+	const struct inherited *inherited = entry->inherited;
 	enum acknowledgement acknowledged;
 
 	if (entry->further_of)
 		return false;
-	acknowledged = claim_ask_row(claim, kept->ticket, kept->version);
-	if (orphan_look(claim, kept, acknowledged))
+	acknowledged = claim_ask_row(claim, inherited->ticket, inherited->version);
+	if (orphan_look(claim, inherited, acknowledged))
 		return true;
 	switch (acknowledged) {
 	case STILL_RUNS:

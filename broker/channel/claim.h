@@ -13,7 +13,7 @@
 
 /* A buffer that was in flight when the broker took it over from its producer: there is one of
  * these, however many consumers may still use the buffer. */
-struct kept {
+struct inherited {
 	struct buffer *buffer; /* NULL: of an orphan without one */
 	uint32_t version, ticket;
 	uint32_t n_entries;
@@ -23,7 +23,7 @@ struct kept {
  * gone before this ends. */
 struct entry {
 	TAILQ_ENTRY(entry) link;
-	struct kept *kept;
+	struct inherited *inherited;
 	/* It is of a buffer behind the first one of this message, which is the claim's: what
 	 * becomes of that becomes of this. NULL: it ends by itself. */
 	struct orphan *further_of;
@@ -73,15 +73,15 @@ void claim_follow(struct claim *claim);
 
 /* The consumer may use this one, which is of an orphan, at its producer's cost; @buffer may be
  * NULL. NULL without memory. */
-struct entry *claim_keep(struct claim *claim, uint32_t ticket, uint32_t version,
-			 struct buffer *buffer);
+struct entry *claim_add_entry(struct claim *claim, uint32_t ticket, uint32_t version,
+			      struct buffer *buffer);
 /* That it is one was not known. */
 void entry_is_orphans(struct claim *claim, struct entry *entry);
 bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);
 /* The consumer is done with this one. */
 void entry_give_up(struct claim *claim, struct entry *entry);
 /* One that another broker had taken over. 0 or -ENOMEM. */
-int claim_keep_again(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
-		     bool consumer_pays, uint32_t record);
+int claim_restore_entry(struct claim *claim, uint32_t ticket, uint32_t version,
+			struct buffer *buffer, bool consumer_pays, uint32_t record);
 
 #endif

@@ -23,7 +23,7 @@ struct broker;
 struct buffer;
 struct claim;
 struct client;
-struct kept;
+struct inherited;
 struct pool;
 struct acknowledged;
 struct member;
@@ -84,7 +84,7 @@ struct member_page {
 
 /* Of one that is gone and has left messages that wait: its channel keeps them, or they are about to
  * be lost. */
-enum producer_place { PRODUCER_NOWHERE, PRODUCER_KEPT, PRODUCER_LEAVES };
+enum producer_place { PRODUCER_NOWHERE, PRODUCER_STAYS, PRODUCER_LEAVES };
 
 struct producer {
 	bool closed;              /* it said so, before it went */
@@ -92,9 +92,10 @@ struct producer {
 	bool transient;           /* its messages do not outlive it */
 	TAILQ_ENTRY(member) link; /* of those that are closing, or else by their place */
 	enum producer_place place;
-	uint32_t serial;    /* of the CHANNEL_CLOSE to be answered then, 0: none */
-	struct kept **kept; /* by ticket: what was taken over last; NULL: nothing was yet */
-	uint64_t n_kept, bytes_kept;
+	uint32_t serial; /* of the CHANNEL_CLOSE to be answered then, 0: none */
+	/* by ticket: what was taken over last; NULL: nothing was yet */
+	struct inherited **inherited;
+	uint64_t n_inherited, bytes_inherited;
 	uint64_t stalled_ms; /* when it said last that it waits; 0: never */
 
 	struct orphan **orphans; /* by ticket; NULL: there never was one */

@@ -64,7 +64,7 @@ static size_t page_size(const struct channel *ch, uint32_t role)
  * nobody can be refused that any more. Of a queue's one consumer at a time has each. */
 static uint64_t own_of(const struct channel *ch, uint32_t role)
 {
-	uint64_t each = PRICE_KEPT;
+	uint64_t each = PRICE_INHERITED;
 
 	if (channel_has_copies(&ch->shape, ch->layout))
 		each += PRICE_ORPHAN + PRICE_ENTRY;
@@ -184,7 +184,7 @@ static void member_free(struct member *m)
 	give_slot_back(m);
 	TAILQ_REMOVE(&ch->members, m, of_channel);
 	producer_end_orphans(m);
-	free(m->as_producer.kept);
+	free(m->as_producer.inherited);
 	page_unmap(m->page.memory, m->page.size);
 	kept_close(m->page.fd);
 	kept_close(m->pidfd);

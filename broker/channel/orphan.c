@@ -60,8 +60,8 @@ static void tell_consumers(struct channel *ch)
 
 static void count_buffer(struct producer *p, const struct buffer *buffer, int n)
 {
-	p->n_kept += (uint64_t)n;
-	p->bytes_kept += (uint64_t)n * block_size(buffer->block);
+	p->n_inherited += (uint64_t)n;
+	p->bytes_inherited += (uint64_t)n * block_size(buffer->block);
 }
 
 static void count_held(const struct orphan *o, int n)
@@ -91,7 +91,7 @@ static void wait_for_owner(struct orphan *o, bool returns)
 		p->returned_last = o;
 	count_held(o, 1);
 	p->n_waiting++;
-	producer_is_kept(o->producer);
+	producer_sort_in(o->producer);
 	if (ch->orphans.waiting++ == 0)
 		tell_consumers(ch);
 }
@@ -105,7 +105,7 @@ static void wait_no_more(struct orphan *o)
 	TAILQ_REMOVE(&p->waiting, o, link);
 	count_held(o, -1);
 	p->n_waiting--;
-	producer_is_kept(o->producer);
+	producer_sort_in(o->producer);
 	o->producer->channel->orphans.waiting--;
 }
 
@@ -188,15 +188,15 @@ void orphan_lose(struct orphan *o)
 	end(o);
 }
 
-bool orphan_keep(struct orphan *o, struct claim *claim)
+bool orphan_add_entries(struct orphan *o, struct claim *claim)
 {
-	struct entry *first = claim_keep(claim, o->ticket, o->version, o->buffer);
+	struct entry *first = claim_add_entry(claim, o->ticket, o->version, o->buffer);
 	bool all = first;
 
 	for (uint32_t i = 0; all && i < o->n_further && !MUTATION(first_buffer_alone); i++) {
 		struct orphan_further *f = &o->further[i];
 
-		f->entry = claim_keep(claim, f->ticket, f->version, f->buffer);
+		f->entry = claim_add_entry(claim, f->ticket, f->version, f->buffer);
 		all = f->entry;
 		if (all)
 			f->entry->further_of = o;
@@ -313,7 +313,7 @@ bool orphans_have_entries(struct claim *claim)
 	uint32_t n = 0;
 
 	TAILQ_FOREACH (entry, &claim->entries, link) {
-		o = orphan_find(claim->producer, entry->kept->ticket);
+		o = orphan_find(claim->producer, entry->inherited->ticket);
 		if (!o || o->owner != claim)
 			continue;
 		if (o->has_entry || !entry_is_of(entry, o->ticket, o->version)) {
@@ -450,7 +450,7 @@ static bool make_orphan(struct member *producer, uint32_t ticket, int *budget)
 	o = begin(producer, ticket, &copy, buffer, &nonsense);
 	if (!o)
 		return nonsense;
-	if (owned && !orphan_keep(o, claim)) {
+	if (owned && !orphan_add_entries(o, claim)) {
 		discard(o);
 		return false;
 	}
@@ -518,11 +518,13 @@ bool orphans_make(struct member *producer, int *budget)
 /* ------------------------------------------------------------------------------------------- */
 /* Those who have them                                                                         */
 
-bool orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged)
+bool orphan_look(struct claim *claim, const struct inherited *inherited,
+		 enum acknowledgement acknowledged)
 {
-	struct orphan *o = orphan_find(claim->producer, kept->ticket);
+	struct orphan *o = orphan_find(claim->producer, inherited->ticket);
 
-	if (!o || o->owner != claim || o->ticket != kept->ticket || o->version != kept->version)
+	if (!o || o->owner != claim || o->ticket != inherited->ticket ||
+	    o->version != inherited->version)
 		return false;
 	if (acknowledged != NOT_ACKNOWLEDGED)
 		end(o);

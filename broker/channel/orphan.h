@@ -87,11 +87,12 @@ int acknowledged_attach(struct acknowledged *a);
 bool orphans_make(struct member *producer, int *budget);
 bool producer_has_orphans(const struct member *producer);
 /* What their owner says of one. True: it has given it back, so it has nothing of it any more. */
-bool orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged);
+bool orphan_look(struct claim *claim, const struct inherited *inherited,
+		 enum acknowledgement acknowledged);
 /* The message of which this is a ticket; NULL: there is none. */
 struct orphan *orphan_find(const struct member *producer, uint32_t ticket);
 /* The claim gets entries for all of it, or (false) there is no memory for that. */
-bool orphan_keep(struct orphan *o, struct claim *claim);
+bool orphan_add_entries(struct orphan *o, struct claim *claim);
 /* One that waits is the claim's, which has these. */
 void orphan_give(struct orphan *o, struct claim *claim);
 /* One that waits is lost, which is counted. */
@@ -142,7 +143,7 @@ void orphans_tell_lost(struct member *consumer);
 
 /* A producer is gone, or of one that is more or fewer messages wait. A channel keeps those of so
  * many. */
-void producer_is_kept(struct member *producer);
+void producer_sort_in(struct member *producer);
 /* Of those that it does not, as many as there is time for are lost. */
 void orphans_leave(struct broker *b, int *budget);
 /* To make room for who joins a channel, which stays, and needs so much of @resource, those of this

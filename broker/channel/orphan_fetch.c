@@ -29,7 +29,7 @@ static bool has_ticket(const struct claim *claim, const struct orphan *o, struct
 
 	TAILQ_FOREACH (entry, &claim->entries, link) {
 		s->looks--;
-		if (orphan_find(o->producer, entry->kept->ticket) == o)
+		if (orphan_find(o->producer, entry->inherited->ticket) == o)
 			return true;
 	}
 	return false;
@@ -69,7 +69,7 @@ static struct orphan *fetch_of(struct member *consumer, struct member *producer,
 
 	if (o && !claim)
 		claim = claim_make_for_fetch(producer, consumer);
-	if (!o || !claim || !orphan_keep(o, claim))
+	if (!o || !claim || !orphan_add_entries(o, claim))
 		return NULL;
 	orphan_give(o, claim);
 	claim_follow(claim);

@@ -25,7 +25,7 @@ static void take_out(struct member *m)
 	struct producer *p = &m->as_producer;
 	struct channel *ch = m->channel;
 
-	if (p->place == PRODUCER_KEPT) {
+	if (p->place == PRODUCER_STAYS) {
 		TAILQ_REMOVE(&ch->orphans.producers, m, as_producer.link);
 		ch->orphans.n_producers--;
 	} else if (p->place == PRODUCER_LEAVES) {
@@ -47,10 +47,10 @@ static void put_in(struct member *m)
 	else
 		TAILQ_INSERT_HEAD(all, m, as_producer.link);
 	m->channel->orphans.n_producers++;
-	m->as_producer.place = PRODUCER_KEPT;
+	m->as_producer.place = PRODUCER_STAYS;
 }
 
-static uint32_t kept_of(const struct channel *ch, const struct account *user)
+static uint32_t count_of(const struct channel *ch, const struct account *user)
 {
 	const struct member *m;
 	uint32_t n = 0;
@@ -66,7 +66,7 @@ static struct member *one_too_many(const struct channel *ch)
 	uint32_t most = 0, n;
 
 	TAILQ_FOREACH (m, &ch->orphans.producers, as_producer.link) {
-		n = kept_of(ch, m->timelines->account);
+		n = count_of(ch, m->timelines->account);
 		if (n <= most)
 			continue;
 		found = m;
@@ -86,7 +86,7 @@ static void leave(struct member *m)
 	channels_work_soon(m->channel->broker);
 }
 
-void producer_is_kept(struct member *m)
+void producer_sort_in(struct member *m)
 {
 	struct producer *p = &m->as_producer;
 
@@ -144,7 +144,7 @@ static uint64_t would_return(const struct member *m, enum limit_kind resource)
 	case LIMIT_DESCRIPTORS:
 		return m->charges.descriptors.amount;
 	default:
-		return m->charges.bytes.amount + m->as_producer.bytes_kept;
+		return m->charges.bytes.amount + m->as_producer.bytes_inherited;
 	}
 }
 

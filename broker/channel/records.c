@@ -341,8 +341,8 @@ static int taken_restore(struct broker *b, void *object)
 	(void)b;
 	if (!t->claim || t->ticket >= t->claim->producer->channel->shape.in_flight)
 		return -EBADMSG;
-	r = claim_keep_again(t->claim, t->ticket, t->version, t->buffer, t->consumer_pays,
-			     t->record);
+	r = claim_restore_entry(t->claim, t->ticket, t->version, t->buffer, t->consumer_pays,
+				t->record);
 	free(t);
 	return r;
 }
@@ -361,9 +361,9 @@ void entry_note(struct claim *claim, struct entry *entry)
 {
 	struct taken t = {
 	    .claim = claim,
-	    .buffer = entry->kept->buffer,
-	    .ticket = entry->kept->ticket,
-	    .version = entry->kept->version,
+	    .buffer = entry->inherited->buffer,
+	    .ticket = entry->inherited->ticket,
+	    .version = entry->inherited->version,
 	    .record = entry->record,
 	    .consumer_pays = entry->referrer.account == claim->consumer->timelines->account,
 	};

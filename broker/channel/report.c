@@ -179,8 +179,8 @@ json_t *channel_report(const struct channel *ch, int *looks)
 	const struct member *m;
 
 	TAILQ_FOREACH (m, &ch->members, of_channel) {
-		buffers += m->as_producer.n_kept;
-		bytes += m->as_producer.bytes_kept;
+		buffers += m->as_producer.n_inherited;
+		bytes += m->as_producer.bytes_inherited;
 	}
 	return json_pack(
 	    "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "

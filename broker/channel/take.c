@@ -41,47 +41,47 @@
 /* ------------------------------------------------------------------------------------------- */
 /* Entries                                                                                     */
 
-static void count_kept(struct producer *p, const struct kept *kept, int n)
+static void count_inherited(struct producer *p, const struct inherited *inherited, int n)
 {
-	if (!kept->buffer)
+	if (!inherited->buffer)
 		return;
-	p->n_kept += (uint64_t)n;
-	p->bytes_kept += (uint64_t)n * block_size(kept->buffer->block);
+	p->n_inherited += (uint64_t)n;
+	p->bytes_inherited += (uint64_t)n * block_size(inherited->buffer->block);
 }
 
 /* The one of this ticket that there is already, or a new one; NULL without memory. */
-static struct kept *keep(struct member *producer, uint32_t ticket, uint32_t version,
-			 struct buffer *buffer)
+static struct inherited *inherit(struct member *producer, uint32_t ticket, uint32_t version,
+				 struct buffer *buffer)
 {
 	struct producer *p = &producer->as_producer;
-	struct kept *kept;
+	struct inherited *inherited;
 
-	if (!p->kept)
-		p->kept = member_table_new(producer);
-	if (!p->kept)
+	if (!p->inherited)
+		p->inherited = member_table_new(producer);
+	if (!p->inherited)
 		return NULL;
-	kept = p->kept[ticket];
-	if (kept && kept->version == version && kept->buffer == buffer)
-		return kept;
-	kept = calloc(1, sizeof(*kept));
-	if (!kept)
+	inherited = p->inherited[ticket];
+	if (inherited && inherited->version == version && inherited->buffer == buffer)
+		return inherited;
+	inherited = calloc(1, sizeof(*inherited));
+	if (!inherited)
 		return NULL;
-	kept->buffer = buffer;
-	kept->version = version;
-	kept->ticket = ticket;
-	p->kept[ticket] = kept;
-	count_kept(p, kept, 1);
-	return kept;
+	inherited->buffer = buffer;
+	inherited->version = version;
+	inherited->ticket = ticket;
+	p->inherited[ticket] = inherited;
+	count_inherited(p, inherited, 1);
+	return inherited;
 }
 
-static void let_go(struct member *producer, struct kept *kept)
+static void let_go(struct member *producer, struct inherited *inherited)
 {
 	struct producer *p = &producer->as_producer;
 
-	if (p->kept[kept->ticket] == kept)
-		p->kept[kept->ticket] = NULL;
-	count_kept(p, kept, -1);
-	free(kept);
+	if (p->inherited[inherited->ticket] == inherited)
+		p->inherited[inherited->ticket] = NULL;
+	count_inherited(p, inherited, -1);
+	free(inherited);
 }
 
 static struct account *account_of(const struct claim *claim, bool producer)
@@ -128,8 +128,8 @@ static int attach_entry(struct claim *claim, uint32_t ticket, uint32_t version,
 		free(entry);
 		return -EDQUOT;
 	}
-	entry->kept = keep(claim->producer, ticket, version, buffer);
-	if (!entry->kept) {
+	entry->inherited = inherit(claim->producer, ticket, version, buffer);
+	if (!entry->inherited) {
 		pay_back(claim, entry);
 		free(entry);
 		return -ENOMEM;
@@ -137,7 +137,7 @@ static int attach_entry(struct claim *claim, uint32_t ticket, uint32_t version,
 	entry->referrer.account = payer;
 	if (buffer)
 		referrer_attach(buffer, &entry->referrer, REFERRER_MESSAGE, payer);
-	entry->kept->n_entries++;
+	entry->inherited->n_entries++;
 	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
 	entry->record = 0;
 	entry->further_of = NULL;
@@ -157,8 +157,8 @@ static int add_entry(struct claim *claim, uint32_t ticket, uint32_t version, str
 	return r;
 }
 
-struct entry *claim_keep(struct claim *claim, uint32_t ticket, uint32_t version,
-			 struct buffer *buffer)
+struct entry *claim_add_entry(struct claim *claim, uint32_t ticket, uint32_t version,
+			      struct buffer *buffer)
 {
 	struct entry *entry;
 
@@ -167,8 +167,8 @@ struct entry *claim_keep(struct claim *claim, uint32_t ticket, uint32_t version,
 		   : NULL;
 }
 
-int claim_keep_again(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
-		     bool consumer_pays, uint32_t record)
+int claim_restore_entry(struct claim *claim, uint32_t ticket, uint32_t version,
+			struct buffer *buffer, bool consumer_pays, uint32_t record)
 {
 	struct entry *entry;
 	int r = attach_entry(claim, ticket, version, buffer, account_of(claim, !consumer_pays),
@@ -181,13 +181,13 @@ int claim_keep_again(struct claim *claim, uint32_t ticket, uint32_t version, str
 
 bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version)
 {
-	return entry->kept->ticket == ticket && entry->kept->version == version;
+	return entry->inherited->ticket == ticket && entry->inherited->version == version;
 }
 
 void entry_give_up(struct claim *claim, struct entry *entry)
 {
 	struct broker *b = claim->producer->channel->broker;
-	struct buffer *buffer = entry->kept->buffer;
+	struct buffer *buffer = entry->inherited->buffer;
 
 	TAILQ_REMOVE(&claim->entries, entry, link);
 	pay_back(claim, entry);
@@ -196,8 +196,8 @@ void entry_give_up(struct claim *claim, struct entry *entry)
 	    entry->referrer.account == claim->consumer->timelines->account;
 	b->channels->n_steps++;
 	journal_drop(b->journal, &entry->record);
-	if (--entry->kept->n_entries == 0)
-		let_go(claim->producer, entry->kept);
+	if (--entry->inherited->n_entries == 0)
+		let_go(claim->producer, entry->inherited);
 	if (buffer)
 		referrer_detach(b, buffer, &entry->referrer);
 	free(entry);
@@ -303,7 +303,7 @@ bool member_take_over(struct member *m, int *budget)
 	channel_changed(ch, SHARE_PRODUCER);
 	if (done.serial)
 		client_send(client, &done, NULL, 0);
-	producer_is_kept(m);
+	producer_sort_in(m);
 	member_free_if_unused(m);
 	channel_end_if_unused(ch);
 	return true;
@@ -345,7 +345,8 @@ int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size
 		return 0;
 	for (uint32_t i = 0; r == 0 && (t = member_next_ticket(claim->producer, &i)); i++)
 		if (has_bit(tickets, size, i) && !MUTATION(abandon_without_keeping))
-			r = take_ticket(claim, i, t, payer_of(claim), PRICE_ENTRY + PRICE_KEPT);
+			r = take_ticket(claim, i, t, payer_of(claim),
+					PRICE_ENTRY + PRICE_INHERITED);
 	while (r < 0 && claim->n > 0)
 		entry_give_up(claim, TAILQ_FIRST(&claim->entries));
 	if (r == 0)
@@ -369,8 +370,8 @@ static bool keeps(const struct claim *claim, const struct buffer *buffer)
 	const struct entry *entry;
 
 	TAILQ_FOREACH (entry, &claim->entries, link)
-		if (entry->kept->buffer == buffer &&
-		    is_lent(claim, entry->kept->ticket, entry->kept->version))
+		if (entry->inherited->buffer == buffer &&
+		    is_lent(claim, entry->inherited->ticket, entry->inherited->version))
 			return true;
 	return false;
 }

@@ -469,7 +469,7 @@ Test(price, of_memberships)
 					    &options, &all[i]));
 	}
 	/* half of them producers, of a broadcast with the default of messages in flight */
-	compare(&before, N, 128 * PRICE_KEPT / 2, "a membership, with what is kept for it");
+	compare(&before, N, 128 * PRICE_INHERITED / 2, "a membership, with what is kept for it");
 	for (int i = 0; i < N; i++)
 		share_channel_close(all[i]);
 	share_pool_close(pool);
@@ -589,7 +589,7 @@ static void measure_entries(int n, const char *what)
 	before = now();
 	party_close(&producer);
 	/* what they have in common was paid for when the producer came */
-	compare(&before, n * CHANNEL_IN_FLIGHT_MAX, -(int64_t)PRICE_KEPT / n, what);
+	compare(&before, n * CHANNEL_IN_FLIGHT_MAX, -(int64_t)PRICE_INHERITED / n, what);
 	goodbye(n);
 }
 
