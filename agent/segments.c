@@ -51,7 +51,7 @@ int segment_create(struct agent *a, const struct wire_message *m, struct failure
 			     &s->memory, failure);
 	if (r < 0)
 		goto free_s;
-	if (s->memory.kept && handles_add(&a->segments, s, &handle) < 0) {
+	if (s->memory.opaque && handles_add(&a->segments, s, &handle) < 0) {
 		exporter->destroy(&s->memory, failure);
 		r = failure_set(failure, SHARE_ENOMEM, "no memory for a segment");
 		goto free_s;

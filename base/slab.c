@@ -59,7 +59,7 @@
 
 /* Empty chunks that are kept, so that a caller that allocates and frees in turn does not call
  * malloc and free each time. */
-#define CHUNKS_KEPT 4u
+#define CHUNKS_SPARE 4u
 
 #define NO_PLACE UINT32_MAX
 
@@ -99,18 +99,18 @@ static uint32_t round_up_to_8(size_t size)
 
 void slab_init(struct slab *slab, size_t object_size)
 {
-	slab_init_keep(slab, object_size, 0);
+	slab_init_prefix(slab, object_size, 0);
 }
 
-void slab_init_keep(struct slab *slab, size_t object_size, size_t keep)
+void slab_init_prefix(struct slab *slab, size_t object_size, size_t prefix)
 {
 	assert(object_size >= sizeof(void *) && object_size <= SLAB_OBJECT_MAX);
-	assert(keep <= object_size && round_up_to_8(keep) + sizeof(void *) <= object_size);
+	assert(prefix <= object_size && round_up_to_8(prefix) + sizeof(void *) <= object_size);
 
 	*slab = (struct slab){
 	    .stride = round_up_to_8(object_size),
-	    .keep = (uint32_t)keep,
-	    .link = round_up_to_8(keep),
+	    .prefix = (uint32_t)prefix,
+	    .link = round_up_to_8(prefix),
 	    .allocate = allocate_aligned,
 	};
 	slab->per_chunk = SLAB_OBJECT_MAX / slab->stride;
@@ -210,7 +210,7 @@ static void release_chunk(struct slab *slab, struct slab_chunk *chunk)
 	uint32_t place = chunk->first_index / slab->per_chunk, generation = chunk->generation;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	for (uint32_t i = 0; slab->keep >= sizeof(generation) && i < chunk->fresh; i++) {
+	for (uint32_t i = 0; slab->prefix >= sizeof(generation) && i < chunk->fresh; i++) {
 		uint32_t one;
 
 		memcpy(&one, slot(chunk, i), sizeof(one));
@@ -242,7 +242,7 @@ static unsigned char *take_fresh(struct slab *slab, struct slab_chunk *chunk)
 
 	ASAN_UNPOISON_MEMORY_REGION(object, slab->stride);
 	memset(object, 0, slab->stride);
-	if (slab->keep >= sizeof(chunk->generation))
+	if (slab->prefix >= sizeof(chunk->generation))
 		memcpy(object, &chunk->generation, sizeof(chunk->generation));
 	return object;
 }
@@ -260,7 +260,7 @@ void *slab_alloc(struct slab *slab)
 	if (object) {
 		ASAN_UNPOISON_MEMORY_REGION(object, slab->stride);
 		chunk->free_list = read_link(slab, object);
-		memset(object + slab->keep, 0, slab->stride - slab->keep);
+		memset(object + slab->prefix, 0, slab->stride - slab->prefix);
 	} else {
 		object = take_fresh(slab, chunk);
 	}
@@ -297,14 +297,14 @@ uint32_t slab_index(const void *object)
 /* Called when no object of @chunk is in use any more. */
 static void empty(struct slab *slab, struct slab_chunk *chunk)
 {
-	if (slab->n_empty == CHUNKS_KEPT) {
+	if (slab->n_empty == CHUNKS_SPARE) {
 		release_chunk(slab, chunk);
 		return;
 	}
 	slab->n_empty++;
 	TAILQ_REMOVE(&slab->with_room, chunk, link);
 	TAILQ_INSERT_TAIL(&slab->with_room, chunk, link);
-	if (slab->keep > 0)
+	if (slab->prefix > 0)
 		return;
 	/* No generation has to be remembered, so objects are given out in the order of addresses
 	 * again. */
@@ -324,7 +324,8 @@ void slab_free(struct slab *slab, void *object)
 
 	memcpy((unsigned char *)object + slab->link, &chunk->free_list, sizeof(void *));
 	chunk->free_list = object;
-	ASAN_POISON_MEMORY_REGION((unsigned char *)object + slab->keep, slab->stride - slab->keep);
+	ASAN_POISON_MEMORY_REGION((unsigned char *)object + slab->prefix,
+				  slab->stride - slab->prefix);
 	slab->live--;
 	if (chunk->live == slab->per_chunk)
 		TAILQ_INSERT_HEAD(&slab->with_room, chunk, link);

@@ -29,7 +29,7 @@ struct slab {
 	uint32_t n_empty;   /* chunks of which no object is in use */
 	uint32_t stride;    /* object size, rounded up to 8 */
 	uint32_t per_chunk; /* objects in a chunk */
-	uint32_t keep;      /* leading bytes that outlive a free */
+	uint32_t prefix;    /* leading bytes that outlive a free */
 	uint32_t link;      /* where a free object keeps the pointer to the next free one */
 	size_t live;
 	TAILQ_HEAD(, slab_chunk) with_room;
@@ -41,19 +41,19 @@ struct slab {
 void slab_init(struct slab *slab, size_t object_size);
 
 /*
- * The same, but the first `keep` bytes of an object survive its free and the next allocation: they
- * are zero on first use, and then what the last user left there. The first four of them are the
- * object's generation, which must only grow. If the memory of an object was given back in between,
- * its generation is at least as high as before, and the other kept bytes are zero. object_size must
- * be at least `keep` rounded up to 8, plus 8.
+ * The same, but the first `prefix` bytes of an object survive its free and the next allocation:
+ * they are zero on first use, and then what the last user left there. The first four of them are
+ * the object's generation, which must only grow. If the memory of an object was given back in
+ * between, its generation is at least as high as before, and the rest of the prefix is zero.
+ * object_size must be at least `prefix` rounded up to 8, plus 8.
  */
-void slab_init_keep(struct slab *slab, size_t object_size, size_t keep);
+void slab_init_prefix(struct slab *slab, size_t object_size, size_t prefix);
 
 /* Frees all chunks, also those with objects in use. The slab is then empty and can be used
  * again. */
 void slab_deinit(struct slab *slab);
 
-/* Returns a zeroed object (but for the kept bytes), or NULL when there is no memory; nothing is
+/* Returns a zeroed object (but for the prefix), or NULL when there is no memory; nothing is
  * changed then. */
 void *slab_alloc(struct slab *slab);
 void *slab_alloc_indexed(struct slab *slab, uint32_t *index);
@@ -67,7 +67,7 @@ void slab_free_index(struct slab *slab, uint32_t index);
 
 /*
  * Returns the object with this index, or NULL when the index was never given out or its memory has
- * been given back. Of a freed object only the kept bytes may be read; AddressSanitizer is told so.
+ * been given back. Of a freed object only the prefix may be read; AddressSanitizer is told so.
  */
 void *slab_at(const struct slab *slab, uint32_t index);
 

@@ -17,7 +17,7 @@ struct memory_segment {
 	int fd;          /* for reading and writing; -1: closed */
 	int fd_readonly; /* the same memory, which the kernel refuses to map for writing; -1: none
 			  */
-	void *kept;      /* what the exporter needs to destroy the segment; NULL: nothing */
+	void *opaque;    /* what the exporter needs to destroy the segment; NULL: nothing */
 };
 
 struct memory_exporter {
@@ -55,7 +55,7 @@ const struct memory_exporter *memory_device_exporter(uint32_t kind);
 int memory_host_zero(const struct memory_segment *segment, uint64_t offset, uint64_t size);
 
 /* Zeroes any range of a segment of GPU memory; it is zero when the function returns. @segment is
- * one that this process made, or, with `kept` NULL, a recipe and a descriptor by which it is
+ * one that this process made, or, with `opaque` NULL, a recipe and a descriptor by which it is
  * imported for this. */
 int memory_device_zero(enum memory_kind_id kind, const struct memory_segment *segment,
 		       uint64_t offset, uint64_t size, struct failure *failure);

@@ -28,7 +28,7 @@ struct memory_mapping {
 	bool writable;
 	uint32_t recipe_flags; /* host memory: enum memory_recipe_flags */
 	int ordinal;           /* CUDA's number of its device in this process; -1: host memory */
-	void *kept;            /* belongs to the importer */
+	void *opaque;          /* belongs to the importer */
 	struct adopted *own;   /* what this process has given itself, and maps nowhere else */
 };
 

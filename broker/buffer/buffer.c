@@ -344,7 +344,7 @@ static bool lease_match(const struct table_link *link, const void *key)
 
 void buffers_init(struct broker *b)
 {
-	slab_init_keep(&b->buffers->slab, sizeof(struct buffer), BUFFER_KEEP);
+	slab_init_prefix(&b->buffers->slab, sizeof(struct buffer), BUFFER_PREFIX);
 	slab_init(&b->buffers->leases, sizeof(struct lease));
 	table_init(&b->buffers->lease_table, lease_hash);
 	reclaims_init(&b->buffers->reclaims);

@@ -19,7 +19,7 @@ struct pool;
 struct scrub;
 struct segment;
 
-#define BUFFER_KEEP     8                         /* bytes */
+#define BUFFER_PREFIX   8                         /* bytes */
 #define BUFFER_SIZE_MAX ((UINT64_C(1) << 42) - 1) /* more than a block has */
 enum referrer_kind { REFERRER_NAME, REFERRER_TOKEN, REFERRER_LEFT, REFERRER_MESSAGE, REFERRERS };
 /* A part of the name, token or message that refers to a buffer, beside its leases. */

@@ -197,7 +197,7 @@ void chunk_is_used(struct journal *j, struct chunk_state *s)
 /* A copy's file is somebody else's. */
 void chunks_empty(struct journal *j)
 {
-	while (j->n_empty > j->kept_empty && !j->is_copy && give_back(j, TAILQ_FIRST(&j->empty)))
+	while (j->n_empty > j->spare_empty && !j->is_copy && give_back(j, TAILQ_FIRST(&j->empty)))
 		;
 }
 

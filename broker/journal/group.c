@@ -44,13 +44,13 @@ static int reserve(struct journal *j, uint64_t size)
 /* Of a group that does not count any more: what it was larger than others is given back. */
 static void trim(struct journal *j, struct group *g, uint64_t *reserved)
 {
-	uint64_t offset = (uint64_t)((unsigned char *)g - j->memory) + GROUP_KEPT;
+	uint64_t offset = (uint64_t)((unsigned char *)g - j->memory) + GROUP_LEAST;
 
-	if (*reserved <= GROUP_KEPT || j->is_copy)
+	if (*reserved <= GROUP_LEAST || j->is_copy)
 		return;
 	fallocate(j->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-		  (off_t)(GROUP_SIZE - GROUP_KEPT));
-	*reserved = GROUP_KEPT;
+		  (off_t)(GROUP_SIZE - GROUP_LEAST));
+	*reserved = GROUP_LEAST;
 }
 
 void group_open(struct journal *j)

@@ -34,12 +34,12 @@
  * with as many fences as a record can have); of memory it has what it needs. */
 #define CHUNK_SIZE  (UINT64_C(64) << 10)
 #define GROUP_SIZE  (UINT64_C(1) << 30)
-#define GROUP_KEPT  (UINT64_C(256) << 10) /* of a group's memory, however large it was once */
+#define GROUP_LEAST (UINT64_C(256) << 10) /* of a group's memory, however large it was once */
 #define HEAD_SIZE   (UINT64_C(128) << 10)
 #define FIRST_CHUNK (HEAD_SIZE + 2 * GROUP_SIZE)
 #define GROW_BY     (UINT64_C(1) << 20)
 #define PLACE_UNIT  8u
-#define EMPTY_KEPT  16u
+#define EMPTY_SPARE 16u
 
 struct head {
 	uint64_t magic; /* written last: without it the journal was never finished */
@@ -110,8 +110,8 @@ struct journal {
 	struct chunk_list with_free[RECORD_TYPES][CLASSES], holes[RECORD_TYPES][CLASSES];
 	struct chunk_queue empty; /* have memory, and no live entries; the last one at the end */
 	uint32_t n_empty;
-	uint32_t kept_empty; /* so many of these keep it: EMPTY_KEPT, but in tests */
-	uint64_t given_back; /* bytes of memory that holes do not have */
+	uint32_t spare_empty; /* so many of these keep it: EMPTY_SPARE, but in tests */
+	uint64_t given_back;  /* bytes of memory that holes do not have */
 	uint32_t count[RECORD_TYPES];
 };
 

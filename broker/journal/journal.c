@@ -41,8 +41,8 @@ static int get_memory(struct journal *j)
 		return -errno;
 	r = journal_allocate(j, 0, HEAD_SIZE);
 	for (uint64_t i = 0; r == 0 && i < 2; i++) {
-		r = journal_allocate(j, HEAD_SIZE + i * GROUP_SIZE, GROUP_KEPT);
-		j->reserved[i] = GROUP_KEPT;
+		r = journal_allocate(j, HEAD_SIZE + i * GROUP_SIZE, GROUP_LEAST);
+		j->reserved[i] = GROUP_LEAST;
 	}
 	j->size = FIRST_CHUNK;
 	return r < 0 ? r : journal_grow(j, FIRST_CHUNK + GROW_BY);
@@ -112,7 +112,7 @@ static int open_journal(int fd, bool copy, struct journal **out, char *why, size
 
 	if (r == 0) {
 		j->fd = -1;
-		j->kept_empty = EMPTY_KEPT;
+		j->spare_empty = EMPTY_SPARE;
 		TAILQ_INIT(&j->empty);
 		/* the system gives memory to those that are used */
 		j->chunks = calloc(JOURNAL_MAX / CHUNK_SIZE, sizeof(*j->chunks));

@@ -188,14 +188,14 @@ int client_open_pool(struct client *c, struct pool *pool)
 	return 0;
 }
 
-int client_asks_pool(struct open_pool *open, bool keeps)
+int client_asks_pool(struct open_pool *open, bool has_magazine)
 {
 	if (!open->asks && pool_user_comes(open->pool, open->client->account) < 0)
 		return -ENOMEM;
-	if (open->asks && (open->keeps || !keeps))
+	if (open->asks && (open->has_magazine || !has_magazine))
 		return 0;
 	open->asks = true;
-	open->keeps = open->keeps || keeps;
+	open->has_magazine = open->has_magazine || has_magazine;
 	open_pool_note(open);
 	return 0;
 }

@@ -17,8 +17,8 @@ struct open_pool {
 	struct client *client;
 	struct pool *pool;
 	uint64_t count;
-	bool asks;  /* for memory of it, or brings some; or has */
-	bool keeps; /* blocks, without using them: WIRE_ALLOC_KEEPS */
+	bool asks;         /* for memory of it, or brings some; or has */
+	bool has_magazine; /* of blocks that it does not use yet: WIRE_ALLOC_KEEPS */
 	uint32_t record;
 };
 
@@ -62,9 +62,9 @@ struct open_pool *client_find_pool(const struct client *c, uint64_t id);
 /* 0, -ENOMEM; or -EDQUOT: its user cannot pay for that (LIMIT_MEMORY). */
 int client_open_pool(struct client *c, struct pool *pool);
 void client_has_open(struct open_pool *open); /* it is among those from now on */
-/* It asks for memory of it, so that its user is one of those who share it. @keeps: and keeps blocks
- * of it. 0 or -ENOMEM. */
-int client_asks_pool(struct open_pool *open, bool keeps);
+/* It asks for memory of it, so that its user is one of those who share it. @has_magazine: and for
+ * blocks that it does not use yet. 0 or -ENOMEM. */
+int client_asks_pool(struct open_pool *open, bool has_magazine);
 void client_close_pool(struct open_pool *open);
 
 /* Some of the pools that it has open; true when there are no more. */

@@ -29,7 +29,7 @@ static void open_pool_fields(struct record *r, void *object)
 	record_pool(r, &open->pool);
 	record_u64(r, &open->count);
 	record_flag(r, &open->asks);
-	record_flag(r, &open->keeps);
+	record_flag(r, &open->has_magazine);
 }
 
 static int open_pool_attach(struct broker *b, void *object)

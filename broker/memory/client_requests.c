@@ -65,7 +65,7 @@ void handle_timeline(struct request *r)
 			return;
 		}
 		m.timeline_page.page = page;
-		c->order->timelines->kept->known = true;
+		c->order->timelines->in_place->known = true;
 		request_reply(r, &m, (int[]){c->order->timelines->fd, c->order->timelines->pidfd},
 			      2);
 		return;

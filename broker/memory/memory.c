@@ -80,7 +80,7 @@ void memory_look_soon(struct broker *b)
 int memory_init(struct broker *b)
 {
 	LIST_INIT(&b->memory->pools);
-	slab_init_keep(&b->memory->segments, sizeof(struct segment), SEGMENT_KEEP);
+	slab_init_prefix(&b->memory->segments, sizeof(struct segment), SEGMENT_PREFIX);
 	slab_init(&b->memory->blocks, sizeof(struct block));
 	b->memory->generations.which = GENERATIONS_OF_SEGMENTS;
 	b->memory->look_delay_ms = LOOK_AGAIN_MS;

@@ -118,7 +118,7 @@ int pool_add_segment(struct broker *b, struct pool *p, const struct memory_segme
 	r = suballocator_add_region(&p->suballocator, &s->region, segment_region_size(s));
 	if (r < 0) {
 		s->memory.fd = s->memory.fd_readonly = -1; /* stay the caller's */
-		s->memory.kept = NULL;
+		s->memory.opaque = NULL;
 		*cost = s->cost;
 		s->cost = (struct segment_cost){.n_nobodys = 0};
 		segment_free(b, s);

@@ -27,7 +27,7 @@ struct closing;
 struct filling;
 struct pool;
 
-#define SEGMENT_KEEP 8 /* bytes */
+#define SEGMENT_PREFIX 8 /* bytes */
 /* For whoever has made its pool, or has brought its memory: taken before there is one. */
 struct segment_cost {
 	struct charge segment, descriptors;

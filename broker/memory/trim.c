@@ -27,12 +27,12 @@
 
 #define WINDOW_MS 1000
 
-static bool keeps(const struct client *c, const struct pool *pool)
+static bool has_magazine(const struct client *c, const struct pool *pool)
 {
 	const struct open_pool *open;
 
 	LIST_FOREACH (open, &c->memory->pools, link)
-		if (open->keeps && (!pool || open->pool == pool))
+		if (open->has_magazine && (!pool || open->pool == pool))
 			return true;
 	return false;
 }
@@ -92,7 +92,7 @@ bool trim_ask(struct broker *b, const struct client *except, const struct pool *
 		struct client *c = b->clients->by_slot[i];
 
 		if (!c || c == except || c->state != CLIENT_READY ||
-		    (account && c->account != account) || !keeps(c, account ? NULL : pool) ||
+		    (account && c->account != account) || !has_magazine(c, account ? NULL : pool) ||
 		    has_nothing(c, pool))
 			continue;
 		if (is_to_be_asked(&c->memory->trim, now, since_ms))
@@ -106,7 +106,7 @@ void trim_end(struct broker *b, const struct pool *pool)
 {
 	for (uint32_t i = 0; i < b->clients->n_slots; i++)
 		if (b->clients->by_slot[i] && b->clients->by_slot[i]->state == CLIENT_READY &&
-		    keeps(b->clients->by_slot[i], pool))
+		    has_magazine(b->clients->by_slot[i], pool))
 			ask(b->clients->by_slot[i], pool, WIRE_TRIM_ENDED, clock_ms());
 }
 

@@ -58,7 +58,7 @@ static bool match(const struct table_link *link, const void *key)
 void tokens_init(struct names *names)
 {
 	table_init(&names->tokens, hash);
-	slab_init_keep(&names->token_slab, sizeof(struct token), TOKEN_KEEP);
+	slab_init_prefix(&names->token_slab, sizeof(struct token), TOKEN_PREFIX);
 	names->token_generations.which = GENERATIONS_OF_TOKENS;
 }
 

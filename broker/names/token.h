@@ -84,7 +84,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	      struct token **out, struct failure *failure);
 struct token *token_find(struct broker *b, const unsigned char *bytes);
 /* For reports, and those who read them: no secret. */
-#define TOKEN_KEEP offsetof(struct token, index)
+#define TOKEN_PREFIX offsetof(struct token, index)
 uint64_t token_id(const struct token *t);
 struct token *token_by_id(struct broker *b, uint64_t id); /* NULL: there is none (any more) */
 /* Whether it is this client's to end: its user's, or an administrator's. */

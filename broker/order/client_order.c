@@ -55,7 +55,7 @@ int client_reserve_page(struct client *c, uint32_t slot)
 static void set_page(struct client *c, uint32_t slot, uint8_t what)
 {
 	c->order->pages[slot] = what;
-	c->broker->clients->by_slot[slot]->order->timelines->kept->known = true;
+	c->broker->clients->by_slot[slot]->order->timelines->in_place->known = true;
 }
 
 void client_set_page(struct client *c, uint32_t slot)
@@ -82,7 +82,7 @@ void client_forget_page(struct client *c)
 {
 	struct broker *b = c->broker;
 
-	if (!c->order->timelines || !c->order->timelines->kept->known)
+	if (!c->order->timelines || !c->order->timelines->in_place->known)
 		return;
 	for (uint32_t i = 0; i < b->clients->n_slots; i++)
 		if (b->clients->by_slot[i] && c->slot < b->clients->by_slot[i]->order->n_pages)

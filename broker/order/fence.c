@@ -30,15 +30,16 @@
 
 static int get_record(struct timelines *t, struct journal *journal)
 {
-	t->kept =
-	    journal ? journal_place(journal, RECORD_TIMELINES, &t->record, sizeof(*t->kept)) : NULL;
-	if (t->kept)
+	t->in_place =
+	    journal ? journal_place(journal, RECORD_TIMELINES, &t->record, sizeof(*t->in_place))
+		    : NULL;
+	if (t->in_place)
 		t->journal = journal;
 	else
-		t->kept = calloc(1, sizeof(*t->kept));
-	if (!t->kept)
+		t->in_place = calloc(1, sizeof(*t->in_place));
+	if (!t->in_place)
 		return -ENOMEM;
-	t->last = t->kept->last;
+	t->last = t->in_place->last;
 	return 0;
 }
 
@@ -47,7 +48,7 @@ static void free_record(struct timelines *t)
 	if (t->journal)
 		journal_drop(t->journal, &t->record);
 	else
-		free(t->kept);
+		free(t->in_place);
 }
 
 int timelines_new(struct journal *journal, uint64_t id, uint32_t client, int pidfd,
@@ -70,20 +71,20 @@ int timelines_new(struct journal *journal, uint64_t id, uint32_t client, int pid
 		free(t);
 		return r;
 	}
-	t->id = t->kept->id = id;
+	t->id = t->in_place->id = id;
 	t->client = client;
 	t->refs = 1;
 	t->account = account ? account_ref(account) : NULL;
 	if (account)
 		account_must_add(account, PRICE_TIMELINES);
-	t->kept->uid = account ? (uint32_t)account_uid(account) : UINT32_MAX;
+	t->in_place->uid = account ? (uint32_t)account_uid(account) : UINT32_MAX;
 	*out = t;
 	return 0;
 }
 
 void timelines_kept(struct timelines *t)
 {
-	t->kept->fd = kept_id(t->fd);
+	t->in_place->fd = kept_id(t->fd);
 }
 
 int timelines_again(struct journal *journal, uint32_t record, struct accounts *accounts,
@@ -96,17 +97,17 @@ int timelines_again(struct journal *journal, uint32_t record, struct accounts *a
 		return -ENOMEM;
 	t->journal = journal;
 	t->record = record;
-	t->kept = journal_in_place(journal, record);
-	t->last = t->kept->last;
+	t->in_place = journal_in_place(journal, record);
+	t->last = t->in_place->last;
 	if (MUTATION(believed_is_lost))
-		memset(t->kept->last, 0, sizeof(t->kept->last));
-	t->id = t->kept->id;
-	t->dead = t->kept->dead;
+		memset(t->in_place->last, 0, sizeof(t->in_place->last));
+	t->id = t->in_place->id;
+	t->dead = t->in_place->dead;
 	t->refs = 1;
 	t->pidfd = t->stat = -1;
-	t->fd = kept_take_mapped(t->kept->fd, sizeof(*t->page), &page);
+	t->fd = kept_take_mapped(t->in_place->fd, sizeof(*t->page), &page);
 	t->page = page;
-	if (t->kept->fd && t->fd < 0) {
+	if (t->in_place->fd && t->fd < 0) {
 		free(t);
 		return -EBADMSG;
 	}
@@ -115,8 +116,8 @@ int timelines_again(struct journal *journal, uint32_t record, struct accounts *a
 		t->page = NULL;
 		t->fd = kept_close(t->fd);
 	}
-	if (t->kept->uid != UINT32_MAX) {
-		t->account = account_get(accounts, t->kept->uid);
+	if (t->in_place->uid != UINT32_MAX) {
+		t->account = account_get(accounts, t->in_place->uid);
 		if (!t->account) {
 			free(t);
 			return -ENOMEM;
@@ -191,12 +192,12 @@ void timelines_kill(struct timelines *t, bool finished)
 		if (timeline_value(t->page, i) < TIMELINE_POISON)
 			t->last[i] = timeline_value(t->page, i);
 	if (!MUTATION(no_poison))
-		timeline_poison(t->page, t->last, t->kept->known);
+		timeline_poison(t->page, t->last, t->in_place->known);
 	t->dead = true;
-	t->kept->dead = true;
+	t->in_place->dead = true;
 	/* written in place, so it counts before the keeper lets it go: that number is soon another
 	 * descriptor's */
-	t->kept->fd = 0;
+	t->in_place->fd = 0;
 	/* it may be remembered for long, but is never sent again */
 	timeline_unmap(t->page);
 	t->page = NULL;

@@ -22,7 +22,7 @@ struct timelines {
 	unsigned refs;
 	bool dead;
 	/* What the journal has of it, written in place. */
-	struct timelines_record *kept;
+	struct timelines_record *in_place;
 	struct journal *journal; /* NULL: it is not the journal's */
 	uint32_t record;
 	/* In there: where it had got to when it died: our own copy, as somebody to whom the owner

@@ -43,7 +43,7 @@ static int read_timelines(void *data, uint32_t record, const void *bytes, size_t
 	if (r == 0)
 		r = restored_add(&o->restored.pages, id, t);
 	if (r == 0)
-		r = restored_add(&o->restored.by_client, t->kept->client, t);
+		r = restored_add(&o->restored.by_client, t->in_place->client, t);
 	return r;
 }
 

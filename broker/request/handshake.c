@@ -49,7 +49,7 @@ void handle_hello(struct request *r)
 		request_fail(r, SHARE_ESYSTEM, "cannot create a timeline page: %s", strerror(-e));
 		return;
 	}
-	c->order->timelines->kept->client = c->id;
+	c->order->timelines->in_place->client = c->id;
 	memcpy(label, hello->label.data, hello->label.size);
 	label[hello->label.size] = '\0';
 	text_printable(label, c->label, sizeof(c->label));

@@ -21,7 +21,7 @@
 /* The legacy stream will do, since this process enqueues nothing else. */
 #define STREAM CU_STREAM_LEGACY
 
-struct kept {
+struct exported {
 	CUmemoryPool pool;
 	CUdeviceptr pointer;
 };
@@ -89,7 +89,7 @@ static int mempool_create(uint64_t size, uint64_t address, struct memory_segment
 	const struct memory_kind *kind = memory_kind_by_id(MEMORY_MEMPOOL);
 	const struct device_open *opened;
 	CUmemPoolPtrExportData data;
-	struct kept *kept;
+	struct exported *e;
 	int fd, r;
 
 	if (size > kind->segment_max)
@@ -108,23 +108,23 @@ static int mempool_create(uint64_t size, uint64_t address, struct memory_segment
 	r = device_opened_context(&opened, failure);
 	if (r < 0)
 		return r;
-	kept = malloc(sizeof(*kept));
-	if (!kept)
+	e = malloc(sizeof(*e));
+	if (!e)
 		return failure_set(failure, SHARE_ENOMEM, "no memory for a segment");
-	fd = create_pool(opened, size, &kept->pool, failure);
+	fd = create_pool(opened, size, &e->pool, failure);
 	if (fd < 0) {
-		free(kept);
+		free(e);
 		return fd;
 	}
-	r = allocate(opened->cu, kept->pool, size, &kept->pointer, &data, failure);
+	r = allocate(opened->cu, e->pool, size, &e->pointer, &data, failure);
 	if (r < 0) {
 		close(fd);
-		opened->cu->MemPoolDestroy(kept->pool);
-		free(kept);
+		opened->cu->MemPoolDestroy(e->pool);
+		free(e);
 		return r;
 	}
 	*out = (struct memory_segment){
-	    .recipe = {.size = size}, .fd = fd, .fd_readonly = -1, .kept = kept};
+	    .recipe = {.size = size}, .fd = fd, .fd_readonly = -1, .opaque = e};
 	device_name_in(opened, &out->recipe);
 	memcpy(out->recipe.pointer, &data, sizeof(out->recipe.pointer));
 	memory_identify(&out->recipe);
@@ -132,7 +132,7 @@ static int mempool_create(uint64_t size, uint64_t address, struct memory_segment
 }
 
 /* Frees what is in the pool, and then the pool: all that can be freed. */
-static int free_pool(const struct kept *kept, struct failure *failure)
+static int free_pool(const struct exported *e, struct failure *failure)
 {
 	const struct device_open *opened;
 	const char *call = "cuMemFreeAsync";
@@ -142,12 +142,12 @@ static int free_pool(const struct kept *kept, struct failure *failure)
 	r = device_opened_context(&opened, failure);
 	if (r < 0)
 		return r;
-	result = opened->cu->MemFreeAsync(kept->pointer, STREAM);
+	result = opened->cu->MemFreeAsync(e->pointer, STREAM);
 	if (result == CUDA_SUCCESS) {
 		call = "cuStreamSynchronize";
 		result = opened->cu->StreamSynchronize(STREAM);
 	}
-	last = opened->cu->MemPoolDestroy(kept->pool);
+	last = opened->cu->MemPoolDestroy(e->pool);
 	if (result == CUDA_SUCCESS) {
 		call = "cuMemPoolDestroy";
 		result = last;
@@ -159,14 +159,14 @@ static int mempool_destroy(struct memory_segment *segment, struct failure *failu
 {
 	int r;
 
-	if (!segment->kept)
+	if (!segment->opaque)
 		return 0;
 	if (segment->fd >= 0)
 		close(segment->fd);
-	r = free_pool(segment->kept, failure);
-	free(segment->kept);
+	r = free_pool(segment->opaque, failure);
+	free(segment->opaque);
 	segment->fd = -1;
-	segment->kept = NULL;
+	segment->opaque = NULL;
 	return r;
 }
 
@@ -184,9 +184,9 @@ static bool mempool_can(uint32_t ordinal, uint64_t *granularity)
 
 static uint64_t mempool_pointer(const struct memory_segment *segment)
 {
-	const struct kept *kept = segment->kept;
+	const struct exported *e = segment->opaque;
 
-	return kept->pointer;
+	return e->pointer;
 }
 
 const struct memory_exporter memory_mempool_exporter = {

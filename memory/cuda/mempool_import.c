@@ -200,7 +200,7 @@ static int mempool_import(const struct memory_recipe *recipe, int fd, struct mem
 		i->users++;
 		m->address = (void *)(uintptr_t)i->pointer;
 		m->ordinal = i->access.owner;
-		m->kept = i;
+		m->opaque = i;
 	}
 	pthread_mutex_unlock(&lock);
 	return r;
@@ -208,7 +208,7 @@ static int mempool_import(const struct memory_recipe *recipe, int fd, struct mem
 
 static int mempool_reach(struct memory_mapping *m, struct failure *failure)
 {
-	struct import *i = m->kept;
+	struct import *i = m->opaque;
 	CUdevice peer;
 	int r;
 
@@ -243,7 +243,7 @@ static void let_go(struct import *i)
 
 static void mempool_unmap(struct memory_mapping *m)
 {
-	struct import *i = m->kept;
+	struct import *i = m->opaque;
 
 	pthread_mutex_lock(&lock);
 	if (--i->users == 0) {

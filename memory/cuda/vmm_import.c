@@ -188,7 +188,7 @@ static int vmm_import(const struct memory_recipe *recipe, int fd, struct memory_
 	LIST_INSERT_HEAD(&all, v, link);
 	pthread_mutex_unlock(&lock);
 	m->ordinal = v->access.owner;
-	m->kept = v;
+	m->opaque = v;
 	return 0;
 
 free_v:
@@ -198,7 +198,7 @@ free_v:
 
 static int vmm_make_writable(struct memory_mapping *m, int fd, struct failure *failure)
 {
-	struct vmm *v = m->kept;
+	struct vmm *v = m->opaque;
 	struct cuda_relaxed relaxed;
 	int r;
 
@@ -213,7 +213,7 @@ static int vmm_make_writable(struct memory_mapping *m, int fd, struct failure *f
 
 static int vmm_reach(struct memory_mapping *m, struct failure *failure)
 {
-	struct vmm *v = m->kept;
+	struct vmm *v = m->opaque;
 	struct cuda_relaxed relaxed;
 	CUmemAccessDesc access;
 	CUresult result;
@@ -237,7 +237,7 @@ static int vmm_reach(struct memory_mapping *m, struct failure *failure)
 /* A call fails here only if the driver is broken or gone, and then the mapping is gone too. */
 static void vmm_unmap(struct memory_mapping *m)
 {
-	struct vmm *v = m->kept;
+	struct vmm *v = m->opaque;
 	struct cuda_relaxed relaxed;
 
 	pthread_mutex_lock(&lock);

@@ -73,7 +73,7 @@ int memory_device_zero(enum memory_kind_id id, const struct memory_segment *segm
 	r = device_opened_context(&opened, failure);
 	if (r < 0)
 		return r;
-	if (segment->kept)
+	if (segment->opaque)
 		return fill(opened->cu, memory_device_exporter(id)->pointer(segment) + offset, size,
 			    failure);
 	return fill_imported(opened->cu, kind, segment, offset, size, failure);

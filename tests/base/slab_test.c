@@ -85,7 +85,7 @@ Test(slab, kept_bytes_are_zero_at_first_and_survive_free_and_alloc)
 	enum { SIZE = 32, KEEP = 4, COUNT = 10000 };
 	struct slab slab;
 
-	slab_init_keep(&slab, SIZE, KEEP);
+	slab_init_prefix(&slab, SIZE, KEEP);
 	slab.allocate = scarce_and_dirty;
 	for (unsigned round = 0; round < 3; round++) {
 		for (uint32_t i = 0; i < COUNT; i++) {
@@ -118,7 +118,7 @@ Test(slab, kept_bytes_need_not_be_a_multiple_of_eight)
 	struct slab slab;
 	unsigned char *object;
 
-	slab_init_keep(&slab, 24, 11);
+	slab_init_prefix(&slab, 24, 11);
 	object = slab_alloc(&slab);
 	memset(object, 0x77, 24);
 	slab_free(&slab, object);
@@ -241,7 +241,7 @@ Test(slab, a_slab_that_keeps_generations_gives_its_chunks_back_too)
 	uint32_t *first, *one, index = 0, *seen = calloc(ROOM, sizeof(*seen));
 	struct slab slab;
 
-	slab_init_keep(&slab, 80, 8);
+	slab_init_prefix(&slab, 80, 8);
 	first = slab_alloc(&slab);
 	first[0] = first[1] = 1;
 	for (uint32_t round = 0; round < 4; round++) {
@@ -320,7 +320,7 @@ Test(slab, a_freed_object_is_out_of_bounds_for_address_sanitizer_but_for_the_kep
 	struct slab slab;
 	char *object, *other;
 
-	slab_init_keep(&slab, 32, 8);
+	slab_init_prefix(&slab, 32, 8);
 	object = slab_alloc(&slab);
 	other = slab_alloc(&slab);
 	slab_free(&slab, object);

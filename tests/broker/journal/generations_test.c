@@ -74,7 +74,7 @@ Test(generations, are_what_they_were_in_the_next_broker)
 	generation_note(&other, j, 5, 1000000);
 	generations_deinit(&other);
 	reopen();
-	slab_init_keep(&slab, sizeof(struct object), sizeof(uint32_t));
+	slab_init_prefix(&slab, sizeof(struct object), sizeof(uint32_t));
 	cr_assert_eq(generations_make_slots(&g, j, &slab), 0);
 	cr_assert_eq(slab_live(&slab), n);
 	for (uint32_t i = 0; i < n; i++)
@@ -94,7 +94,7 @@ Test(generations, of_nothing_are_no_slots)
 {
 	struct slab slab;
 
-	slab_init_keep(&slab, sizeof(struct object), sizeof(uint32_t));
+	slab_init_prefix(&slab, sizeof(struct object), sizeof(uint32_t));
 	reopen();
 	cr_assert_eq(generations_make_slots(&g, j, &slab), 0);
 	cr_assert_eq(slab_live(&slab), 0);
@@ -119,7 +119,7 @@ Test(generations, that_make_no_sense_are_refused)
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		reopen();
 		journal_read(j, RECORD_GENERATIONS, 0, damage, &numbers[i]);
-		slab_init_keep(&slab, sizeof(struct object), sizeof(uint32_t));
+		slab_init_prefix(&slab, sizeof(struct object), sizeof(uint32_t));
 		cr_assert_eq(generations_make_slots(&g, j, &slab), -EBADMSG);
 		slab_deinit(&slab);
 	}

@@ -123,7 +123,7 @@ static void start(void)
 
 	log_set_level(LOG_LEVEL_ERROR);
 	the.fd = model_journal(&the.journal);
-	the.journal->kept_empty = 0;
+	the.journal->spare_empty = 0;
 	the.memory = the.journal->memory;
 	the.copy = memfd_create("copy", MFD_CLOEXEC);
 	cr_assert(the.copy >= 0 && sigaction(SIGSEGV, &on_store, NULL) == 0 &&

@@ -268,7 +268,7 @@ Test(journal, a_commit_may_be_large_and_survives_the_one_after_it)
 	/* the groups are small again, and the chunks stay */
 	cr_assert_eq(fstat(fd, &st), 0);
 	cr_assert_leq((uint64_t)st.st_blocks * 512,
-		      journal_size(j) + HEAD_SIZE + 2 * GROUP_KEPT + GROW_BY);
+		      journal_size(j) + HEAD_SIZE + 2 * GROUP_LEAST + GROW_BY);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -281,7 +281,7 @@ Test(journal, a_commit_may_be_large_and_survives_the_one_after_it)
 static uint32_t lots[LOTS];
 
 /* What there can be beside records and the chunks that are kept. */
-#define OVERHEAD (HEAD_SIZE + 2 * GROUP_KEPT + GROW_BY + EMPTY_KEPT * CHUNK_SIZE)
+#define OVERHEAD (HEAD_SIZE + 2 * GROUP_LEAST + GROW_BY + EMPTY_SPARE * CHUNK_SIZE)
 
 static uint64_t memory_of(int file)
 {
@@ -381,7 +381,7 @@ Test(journal, that_is_opened_takes_no_memory_again)
 	uint64_t before;
 
 	put_lots();
-	j->kept_empty = 0; /* so that those go that have become empty last */
+	j->spare_empty = 0; /* so that those go that have become empty last */
 	for (int i = 0; i < LOTS; i++) {
 		journal_drop(j, &lots[i]);
 		if (i % 200 != 199)
@@ -389,7 +389,7 @@ Test(journal, that_is_opened_takes_no_memory_again)
 		journal_commit(j);
 		before = memory_of(fd);
 		reopen();
-		j->kept_empty = 0;
+		j->spare_empty = 0;
 		cr_assert_leq(memory_of(fd), before);
 		cr_assert_eq(journal_count(j, RECORD_NAME), (uint32_t)(LOTS - i - 1));
 	}
@@ -424,15 +424,15 @@ static unsigned calls; /* of fallocate() */
 /* The last record of a kind goes with one commit, and there is one again with a later one. */
 Test(journal, keeps_the_memory_of_what_comes_and_goes_all_the_time)
 {
-	uint32_t lots_of_kinds[EMPTY_KEPT + 4] = {0}, record = 0, other = 0;
+	uint32_t lots_of_kinds[EMPTY_SPARE + 4] = {0}, record = 0, other = 0;
 	static const char text[4096];
 	unsigned before;
 
-	for (uint32_t i = 0; i < EMPTY_KEPT + 4; i++)
+	for (uint32_t i = 0; i < EMPTY_SPARE + 4; i++)
 		journal_put(j, RECORD_NAME, &lots_of_kinds[i], text,
 			    (size_t)size_of_class(10 + i) - 8);
 	journal_commit(j);
-	for (uint32_t i = 0; i < EMPTY_KEPT + 4; i++)
+	for (uint32_t i = 0; i < EMPTY_SPARE + 4; i++)
 		journal_drop(j, &lots_of_kinds[i]);
 	journal_commit(j);
 	before = calls;
@@ -445,7 +445,7 @@ Test(journal, keeps_the_memory_of_what_comes_and_goes_all_the_time)
 		journal_commit(j);
 	}
 	/* at most once each of those that were empty before, and these two new chunks */
-	cr_assert_leq(calls - before, EMPTY_KEPT + 4 + 2);
+	cr_assert_leq(calls - before, EMPTY_SPARE + 4 + 2);
 }
 
 /* ------------------------------------------------------------------------------------------- */

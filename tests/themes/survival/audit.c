@@ -181,8 +181,9 @@ static void audit_timelines(const struct client *c)
 {
 	const struct timelines *t = c->order->timelines;
 
-	if (t->kept->id != t->id || t->kept->dead != t->dead ||
-	    (c->record && t->kept->client != c->id) || (c->record && t->kept->uid != c->peer.uid))
+	if (t->in_place->id != t->id || t->in_place->dead != t->dead ||
+	    (c->record && t->in_place->client != c->id) ||
+	    (c->record && t->in_place->uid != c->peer.uid))
 		log_bug("a page's record is not what it is");
 }
 
