@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 #
-# docs/glossary.md has at most 60 nouns, one entry each, of at most two sentences. The file that owns
+# docs/glossary.md has at most 55 nouns, one entry each, of at most two sentences. The file that owns
 # a noun is there and has the words of it. What is wrong with a glossary is noticed.
 #
 # usage: glossary_test.py [ROOT]
@@ -12,7 +12,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
-MOST = 60
+MOST = 55
 ENTRY = re.compile(r"\*\*([a-z ]+)\*\* — (.+\.) \[(.+)\]\(\.\./(.+)\)")
 
 # Words that had several meanings, and the rooms in which they are not used for another than is left.
@@ -23,6 +23,18 @@ STRAY = {
     "settle": "agent base broker/buffer broker/client broker/config broker/device broker/memory"
               " broker/names broker/report broker/request libshare/buffer libshare/client libshare/order"
               " libshare/service memory pages ring tools",
+}
+
+# Words of plain sentences that structs and their members were called by, each with a meaning of its
+# own, and the rooms that have no such names any more.
+PLAIN = {
+    "keep|keeps|kept": "agent base broker/accounts broker/buffer broker/channel broker/client broker/config"
+                       " broker/device broker/journal broker/life broker/log broker/memory broker/monitor"
+                       " broker/names broker/order broker/report broker/request broker/rights"
+                       " broker/suballocator memory pages wire",
+    "asked": "agent base broker/accounts broker/buffer broker/channel broker/client broker/config broker/device"
+             " broker/journal broker/life broker/log broker/monitor broker/names broker/order broker/report"
+             " broker/request broker/rights broker/suballocator memory pages wire",
 }
 
 
@@ -67,13 +79,14 @@ def check(glossary):
 
 
 def strays():
-    for word, rooms in STRAY.items():
-        pattern = re.compile(rf"(?<![a-z])(un|is_)?{word}(s|ed|ing)?(?![a-z])")
+    patterns = [(word, rf"(?<![a-z])(un|is_)?{word}(s|ed|ing)?(?![a-z])", rooms) for word, rooms in STRAY.items()]
+    patterns += [(word, rf"(struct |->)({word})\b", rooms) for word, rooms in PLAIN.items()]
+    for word, pattern, rooms in patterns:
         for room in rooms.split():
             for path in sorted((ROOT / room).rglob("*.[ch]")):
                 file = path.relative_to(ROOT).as_posix()
                 for n, line in enumerate(content(file).splitlines(), 1):
-                    if pattern.search(line):
+                    if re.search(pattern, line):
                         yield f"{file}:{n}: {word}: docs/glossary.md says what to say instead"
 
 

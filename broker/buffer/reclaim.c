@@ -77,9 +77,9 @@ static void left(struct broker *b, struct deferred_list *list)
 	free_if_empty((void *)((char *)list - offsetof(struct reclaims, list)));
 }
 
-static int fail_late(const struct wire_message *asked, struct failure *failure)
+static int fail_late(const struct wire_message *request, struct failure *failure)
 {
-	(void)asked;
+	(void)request;
 	return failure_set(failure, SHARE_ETIMEDOUT,
 			   "others still had the buffer when the time was over");
 }

@@ -44,7 +44,7 @@ struct scrub {
 	struct client *client; /* NULL: it is gone, or has its answer */
 	struct buffer *buffer; /* a reference */
 	struct charge charge;
-	struct timed_request asked;
+	struct timed_request request;
 	pid_t writer;  /* an agent that failed at it; 0: it is still at work */
 	bool is_dying; /* nobody waits for it, and its block is nobody's until it is over */
 	uint32_t record;
@@ -125,7 +125,7 @@ static void fail(struct scrub *s, int error, const char *text)
 	if (s->client) {
 		p->failed[ALLOC_SYSTEM]++;
 		pool_note(p);
-		request_reply_error(s->client, WIRE_ALLOC, s->asked.serial, error, detail);
+		request_reply_error(s->client, WIRE_ALLOC, s->request.serial, error, detail);
 		abandon(s);
 	}
 	writer = agent_pid_before(p->device->agent);
@@ -153,10 +153,10 @@ static void on_zero(void *data, const struct wire_message *m, struct fd_list *fd
 	s->buffer->block->tag = 0;
 	buffer_note(s->buffer);
 	if (s->client) {
-		other = s->client->requests.asked;
-		s->client->requests.asked = s->asked;
-		request_give_allocated(s->client, s->asked.serial, s->buffer);
-		s->client->requests.asked = other;
+		other = s->client->requests.current;
+		s->client->requests.current = s->request;
+		request_give_allocated(s->client, s->request.serial, s->buffer);
+		s->client->requests.current = other;
 	}
 	scrub_free(s);
 }
@@ -193,7 +193,7 @@ static int scrub_by_agent(struct request *r, struct buffer *buffer, struct failu
 	}
 	s->broker = r->broker;
 	s->client = r->client;
-	s->asked = r->client->requests.asked;
+	s->request = r->client->requests.current;
 	s->buffer = buffer;
 	if (ask(s, buffer_segment(buffer)) < 0) {
 		charge_return(&s->charge);

@@ -282,13 +282,13 @@ bool client_answers_for(const struct client *c, uid_t uid)
 /* An answer that is given later than the handler returns counts if the time was kept for it. */
 static void count_answer(struct client *c, uint32_t serial)
 {
-	struct timed_request *asked = &c->requests.asked;
+	struct timed_request *request = &c->requests.current;
 
-	if (asked->serial != serial)
+	if (request->serial != serial)
 		return;
-	latency_add(&c->broker->counters.by_message[asked->type].latency,
-		    clock_ns() - asked->arrived_ns);
-	asked->serial = 0;
+	latency_add(&c->broker->counters.by_message[request->type].latency,
+		    clock_ns() - request->arrived_ns);
+	request->serial = 0;
 }
 
 void client_send(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)

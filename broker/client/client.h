@@ -41,7 +41,7 @@ struct admission { /* what its connection is charged for */
 /* Requests that are not answered yet. */
 struct client_requests {
 	LIST_HEAD(, deferred) deferred;
-	struct timed_request asked;          /* the one that is being handled now */
+	struct timed_request current;        /* the one that is being handled now */
 	TAILQ_HEAD(, unanswered) unanswered; /* all of these, as the journal has them */
 	uint32_t goodbye; /* serial of BYE, to be answered when all is released */
 };

@@ -43,7 +43,7 @@ struct deferred {
 	uint64_t since_ms; /* 0: it has waited for nobody but agents */
 	uint64_t deferred_ms;
 	bool for_agent;
-	struct timed_request asked;
+	struct timed_request request;
 	size_t size;
 	unsigned char packet[];
 };
@@ -68,7 +68,7 @@ static struct deferred *deferred_new(struct request *r)
 	}
 	memcpy(p->packet, b->scratch, size);
 	p->size = size;
-	p->asked = r->client->requests.asked;
+	p->request = r->client->requests.current;
 	p->client = r->client;
 	p->deferred_ms = clock_ms();
 	p->for_agent = r->waits_for_agent;
@@ -182,7 +182,7 @@ static void take_out(struct deferred *p)
 /* The time that a request takes is counted, but not what it waits for other clients. */
 static struct timed_request timed(const struct deferred *p)
 {
-	return p->kind ? (struct timed_request){.serial = 0} : p->asked;
+	return p->kind ? (struct timed_request){.serial = 0} : p->request;
 }
 
 /* What an agent takes is not of the time that it may wait for others. */
@@ -209,11 +209,11 @@ void deferred_wake_first(struct broker *b, struct deferred_list *list)
 	take_out(p);
 	if (!p->kind) /* it is paid for again if it is deferred again */
 		charge_return(&p->charge);
-	other = client->requests.asked;
-	client->requests.asked = timed(p);
+	other = client->requests.current;
+	client->requests.current = timed(p);
 	if (wire_decode(&m, WIRE_TO_BROKER, p->packet, p->size, 0) == 0)
 		b->clients->rooms->handle_again(client, &m, since_ms, p->kind ? p : NULL);
-	client->requests.asked = other;
+	client->requests.current = other;
 	if (!p->list)
 		deferred_free(p);
 	turns_count(&b->clients->turns, account_turns(client->account), begun);
@@ -287,25 +287,25 @@ void deferred_wake_later(struct broker *b, struct deferred_list *list)
 static void fail(struct deferred *p, int error, const char *text)
 {
 	struct client *client = p->client;
-	struct timed_request other = client->requests.asked;
+	struct timed_request other = client->requests.current;
 
 	take_out(p);
-	client->requests.asked = timed(p);
-	request_reply_error(client, p->asked.type, p->asked.serial, error, text);
-	client->requests.asked = other;
+	client->requests.current = timed(p);
+	request_reply_error(client, p->request.type, p->request.serial, error, text);
+	client->requests.current = other;
 	deferred_free(p);
 }
 
 static void on_time_limit(evutil_socket_t fd, short what, void *data)
 {
 	struct deferred *p = data;
-	struct wire_message asked;
+	struct wire_message request;
 	struct failure failure;
 
 	(void)fd, (void)what;
-	if (wire_decode(&asked, WIRE_TO_BROKER, p->packet, p->size, 0) != 0)
+	if (wire_decode(&request, WIRE_TO_BROKER, p->packet, p->size, 0) != 0)
 		return;
-	p->kind->fail_late(&asked, &failure);
+	p->kind->fail_late(&request, &failure);
 	fail(p, failure.error, failure.text);
 }
 
@@ -315,7 +315,7 @@ void deferred_fail_one(struct deferred_list *list, const struct deferred_id *id,
 	struct deferred *p;
 
 	TAILQ_FOREACH (p, list, link)
-		if (p->client->id == id->client && p->asked.serial == id->serial)
+		if (p->client->id == id->client && p->request.serial == id->serial)
 			break;
 	if (p)
 		fail(p, error, text);
@@ -338,7 +338,7 @@ void deferred_cancel(struct client *client, uint32_t serial)
 	struct deferred *p;
 
 	LIST_FOREACH (p, &client->requests.deferred, of_client)
-		if ((p->kind || p->asked.type == WIRE_ALLOC) && p->asked.serial == serial)
+		if ((p->kind || p->request.type == WIRE_ALLOC) && p->request.serial == serial)
 			break;
 	if (p)
 		fail(p, SHARE_ECANCELED, "the request was canceled");

@@ -27,7 +27,7 @@ TAILQ_HEAD(deferred_list, deferred);
  * for everybody else to give up the buffer, a MONITOR for something to tell. */
 struct wait_kind {
 	/* Says what has not happened in time, of what was asked: SHARE_ETIMEDOUT. */
-	int (*fail_late)(const struct wire_message *asked, struct failure *failure);
+	int (*fail_late)(const struct wire_message *request, struct failure *failure);
 	/* A request has left the list, but by being woken: the last thing that is done with the
 	 * list. NULL: whose it is does not care. */
 	void (*left)(struct broker *b, struct deferred_list *list);

@@ -40,8 +40,8 @@
 #define BACK_OFF_LAST_MS  10000
 #define LATE_MS           1000 /* no broker that runs is that late to see a limit pass */
 
-struct asked {
-	TAILQ_ENTRY(asked) link;
+struct agent_request {
+	TAILQ_ENTRY(agent_request) link;
 	struct wire_message m;
 	int fd; /* borrowed */
 	agent_answer *answer;
@@ -67,7 +67,7 @@ static void set_timer(struct agent *a, uint64_t at_ms)
 /* The next thing that time brings: a start, or the first deadline. */
 static void schedule(struct agent *a)
 {
-	const struct asked *first = TAILQ_FIRST(&a->asked);
+	const struct agent_request *first = TAILQ_FIRST(&a->requests);
 	uint64_t at;
 
 	if (!first) {
@@ -84,12 +84,12 @@ static void schedule(struct agent *a)
 }
 
 /* Takes it off the list before it answers: the callee may ask again. */
-static void answer(struct agent *a, struct asked *q, const struct wire_message *m,
+static void answer(struct agent *a, struct agent_request *q, const struct wire_message *m,
 		   struct fd_list *fds, int error, const char *text)
 {
 	struct fd_list none = {.n = 0};
 
-	TAILQ_REMOVE(&a->asked, q, link);
+	TAILQ_REMOVE(&a->requests, q, link);
 	q->answer(q->data, m, fds ? fds : &none, error, text);
 	free(q);
 }
@@ -124,7 +124,7 @@ static void back_off(struct agent *a)
  * Whoever killed the process may have meant the process and not the request: the next one gets it
  * once more, unless it is about something that only the last one knew.
  */
-static bool try_again(struct asked *q)
+static bool try_again(struct agent_request *q)
 {
 	bool again = !q->again && wire_describe(q->m.type)->flags & WIRE_REPEATABLE;
 
@@ -135,7 +135,7 @@ static bool try_again(struct asked *q)
 /* It cannot go on. Who is being served is told; the others wait for the next process. */
 static void lose(struct agent *a, const char *why, bool has_ended)
 {
-	struct asked *first = a->sent ? TAILQ_FIRST(&a->asked) : NULL;
+	struct agent_request *first = a->sent ? TAILQ_FIRST(&a->requests) : NULL;
 	char text[512];
 
 	log_warning("the agent of %s (pid %d) %s; another one takes over", name_of(a),
@@ -166,9 +166,9 @@ static uint32_t serial_of_broker(const struct agent *a)
 
 static uint32_t next_serial(struct agent *a)
 {
-	uint32_t n = ++a->n_asked & ((1u << SERIAL_REQUESTS) - 1);
+	uint32_t n = ++a->n_requests & ((1u << SERIAL_REQUESTS) - 1);
 
-	return serial_of_broker(a) | (n ? n : (a->n_asked = 1));
+	return serial_of_broker(a) | (n ? n : (a->n_requests = 1));
 }
 
 /* What came of it was for the broker before. */
@@ -180,7 +180,7 @@ static bool is_late(const struct agent *a, const struct wire_message *m)
 
 static void deliver(struct agent *a, const struct wire_message *m, struct fd_list *fds)
 {
-	struct asked *first = a->sent ? TAILQ_FIRST(&a->asked) : NULL;
+	struct agent_request *first = a->sent ? TAILQ_FIRST(&a->requests) : NULL;
 	char text[1024];
 
 	if (is_late(a, m))
@@ -279,7 +279,7 @@ static int start(struct agent *a, char program[PATH_MAX])
  * What one process calls something means something else to the next. Nothing has to be destroyed
  * that has ended with its process; other requests tell all that is needed without a handle.
  */
-static bool concerns_this_process(const struct agent *a, struct asked *q)
+static bool concerns_this_process(const struct agent *a, struct agent_request *q)
 {
 	if (q->incarnation == a->incarnation)
 		return true;
@@ -292,7 +292,7 @@ static void send_first(struct agent *a)
 {
 	const struct wire_message done = {.type = WIRE_AGENT_DONE};
 	struct broker *b = a->broker;
-	struct asked *first = TAILQ_FIRST(&a->asked);
+	struct agent_request *first = TAILQ_FIRST(&a->requests);
 	size_t size;
 
 	/* an agent may be told to destroy something: no record has that any more by then */
@@ -312,7 +312,7 @@ static void send_first(struct agent *a)
 
 static void start_and_send(struct agent *a)
 {
-	struct asked *first = TAILQ_FIRST(&a->asked);
+	struct agent_request *first = TAILQ_FIRST(&a->requests);
 	char program[PATH_MAX], text[PATH_MAX + 128];
 	int r;
 
@@ -351,7 +351,7 @@ static void on_limit(struct agent *a)
 static void on_timer(evutil_socket_t fd, short what, void *data)
 {
 	struct agent *a = data;
-	struct asked *first = TAILQ_FIRST(&a->asked);
+	struct agent_request *first = TAILQ_FIRST(&a->requests);
 	char text[256];
 
 	(void)fd, (void)what;
@@ -381,7 +381,7 @@ int agent_new(struct broker *b, const char *device, struct agent **out)
 	a->socket = -1;
 	if (device)
 		snprintf(a->device, sizeof(a->device), "%s", device);
-	TAILQ_INIT(&a->asked);
+	TAILQ_INIT(&a->requests);
 	a->timer = event_new(b->base, -1, 0, on_timer, a);
 	if (!a->timer) {
 		free(a);
@@ -396,8 +396,8 @@ void agent_free(struct agent *a)
 	if (!a)
 		return;
 	end_process(a);
-	while (!TAILQ_EMPTY(&a->asked))
-		answer(a, TAILQ_FIRST(&a->asked), NULL, NULL, SHARE_ECANCELED,
+	while (!TAILQ_EMPTY(&a->requests))
+		answer(a, TAILQ_FIRST(&a->requests), NULL, NULL, SHARE_ECANCELED,
 		       "the broker is ending");
 	event_free(a->timer);
 	free(a);
@@ -411,7 +411,7 @@ int agent_ask(struct agent *a, const struct wire_message *m, agent_answer *callb
 int agent_ask_with(struct agent *a, const struct wire_message *m, int fd, agent_answer *callback,
 		   void *data)
 {
-	struct asked *q = calloc(1, sizeof(*q));
+	struct agent_request *q = calloc(1, sizeof(*q));
 
 	if (!q)
 		return -ENOMEM;
@@ -421,14 +421,14 @@ int agent_ask_with(struct agent *a, const struct wire_message *m, int fd, agent_
 	q->data = data;
 	q->incarnation = a->incarnation;
 	q->deadline_ms = clock_ms() + a->broker->config->agent_timeout_ms;
-	TAILQ_INSERT_TAIL(&a->asked, q, link);
+	TAILQ_INSERT_TAIL(&a->requests, q, link);
 	schedule(a);
 	return 0;
 }
 
 void agent_replace(struct agent *a, const char *why)
 {
-	struct asked *first = a->sent ? TAILQ_FIRST(&a->asked) : NULL;
+	struct agent_request *first = a->sent ? TAILQ_FIRST(&a->requests) : NULL;
 
 	if (why)
 		log_info("the agent of %s (pid %d) is replaced: %s", name_of(a), (int)agent_pid(a),

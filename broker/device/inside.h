@@ -7,7 +7,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-struct asked;
+struct agent_request;
 struct broker;
 struct child;
 struct event;
@@ -21,10 +21,10 @@ struct agent {
 	int socket;
 	struct event *readable;
 	struct event *timer;
-	TAILQ_HEAD(, asked) asked;
+	TAILQ_HEAD(, agent_request) requests;
 	bool sent;         /* the first is with the process */
 	uint64_t limit_ms; /* to be answered by then */
-	uint32_t serial, n_asked;
+	uint32_t serial, n_requests;
 	bool is_taken_over; /* what an earlier broker asked it may come before its first answer */
 	uint32_t incarnation;
 	uint32_t record;

@@ -34,9 +34,9 @@
 #include "broker/order/order.h"
 #include "pages/timeline.h"
 
-#define ASKED_MAX   256
-#define OVERDUE_MAX 4096
-#define POOL_COST   64 /* gated blocks to look at, segments to retire */
+#define UNMAPPING_MAX 256
+#define OVERDUE_MAX   4096
+#define POOL_COST     64 /* gated blocks to look at, segments to retire */
 
 #define GROUP_SIZE (POSSESSION_GROUP * sizeof(struct possession))
 
@@ -126,7 +126,7 @@ void client_ask_to_unmap(struct client *c, uint64_t segment)
 bool client_is_overdue(struct client *c)
 {
 	/* libshare unmaps before it makes its next request; who never does piles up segments */
-	return c->memory->n_asked > ASKED_MAX && ++c->memory->n_overdue > OVERDUE_MAX;
+	return c->memory->n_unmapping > UNMAPPING_MAX && ++c->memory->n_overdue > OVERDUE_MAX;
 }
 
 uint32_t client_possessions_end(const struct client *c)

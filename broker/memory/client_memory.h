@@ -35,8 +35,8 @@ struct possession {
 struct client_memory {
 	struct possession **groups; /* of segments, by index; NULL: it has none of these */
 	uint32_t n_groups;
-	uint32_t n_asked;   /* segments it was asked to unmap and has not yet */
-	uint32_t n_overdue; /* messages since it last did */
+	uint32_t n_unmapping; /* segments it was asked to unmap and has not yet */
+	uint32_t n_overdue;   /* messages since it last did */
 	LIST_HEAD(, open_pool) pools;
 	struct trim trim;
 };

@@ -86,12 +86,12 @@ static int possession_attach(struct broker *b, void *object)
 	struct client *c = had->client;
 	struct segment *s = slab_at(&b->memory->segments, had->segment);
 	bool maps = had->what & (SEGMENT_READABLE | SEGMENT_WRITABLE);
-	bool asked = had->what & SEGMENT_ASKED;
+	bool unmaps = had->what & SEGMENT_UNMAPPING;
 	struct possession *has;
 	int r;
 
 	if (!c || !s || !s->in_use || had->what == 0 ||
-	    had->what > (SEGMENT_READABLE | SEGMENT_WRITABLE | SEGMENT_ASKED))
+	    had->what > (SEGMENT_READABLE | SEGMENT_WRITABLE | SEGMENT_UNMAPPING))
 		return -EBADMSG;
 	/* no limit counts while a broker takes over: what it has been sent it has */
 	r = client_reserve_possession(c, had->segment);
@@ -103,8 +103,8 @@ static int possession_attach(struct broker *b, void *object)
 	has->what = (uint8_t)had->what;
 	has->record = had->record;
 	s->importers += maps;
-	s->asked += asked;
-	c->memory->n_asked += asked;
+	s->unmapping += unmaps;
+	c->memory->n_unmapping += unmaps;
 	account_must_add(c->account, PRICE_POSSESSION);
 	free(had);
 	return 0;

@@ -334,7 +334,7 @@ void segment_sent(struct segment *s, struct client *client, bool writable)
 
 static void destroy_if_unused(struct broker *b, struct segment *s)
 {
-	if (s->state != SEGMENT_RETIRING || s->importers > 0 || s->asked > 0)
+	if (s->state != SEGMENT_RETIRING || s->importers > 0 || s->unmapping > 0)
 		return;
 	pool_remove_segment(s->pool, s);
 	segment_free(b, s);
@@ -363,15 +363,15 @@ void segment_retire(struct broker *b, struct segment *s)
 		if (!has || !(has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
 			continue;
 		/* from now on it does not have it: a later segment in this slot is another one */
-		has->what = SEGMENT_ASKED;
+		has->what = SEGMENT_UNMAPPING;
 		s->importers--;
-		s->asked++;
-		c->memory->n_asked++;
+		s->unmapping++;
+		c->memory->n_unmapping++;
 		possession_note(c, s->index);
 		client_ask_to_unmap(c, segment_id(s));
 	}
 	segment_note(b, s);
-	if (s->asked > 0 && kind_of_segment(s)->on_device)
+	if (s->unmapping > 0 && kind_of_segment(s)->on_device)
 		b->memory->on_segment_retired(b, s);
 	destroy_if_unused(b, s);
 }
@@ -381,11 +381,11 @@ bool segment_retired(struct broker *b, struct segment *s, struct client *client)
 	struct possession *has = client_possession(client, s->index);
 	struct pool *pool = s->pool;
 
-	if (!has || !(has->what & SEGMENT_ASKED))
+	if (!has || !(has->what & SEGMENT_UNMAPPING))
 		return false;
-	has->what &= (uint8_t)~SEGMENT_ASKED;
-	s->asked--;
-	client->memory->n_asked--;
+	has->what &= (uint8_t)~SEGMENT_UNMAPPING;
+	s->unmapping--;
+	client->memory->n_unmapping--;
 	client->memory->n_overdue = 0;
 	possession_note(client, s->index);
 	destroy_if_unused(b, s);
@@ -402,8 +402,8 @@ void segment_forget_client(struct broker *b, struct segment *s, struct client *c
 		return;
 	if (has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE))
 		s->importers--;
-	if (has->what & SEGMENT_ASKED)
-		s->asked--;
+	if (has->what & SEGMENT_UNMAPPING)
+		s->unmapping--;
 	has->what = 0;
 	possession_note(client, s->index);
 	destroy_if_unused(b, s);

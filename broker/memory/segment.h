@@ -46,7 +46,7 @@ struct segment {
 	uint64_t handle;      /* what the agent that made it calls it, 0: it keeps nothing */
 	uint32_t incarnation; /* which agent that was */
 	uint32_t importers;   /* clients that have its descriptor */
-	uint32_t asked;       /* of these, that were asked to unmap and have not answered */
+	uint32_t unmapping;   /* of these, that were asked to unmap and have not answered */
 	enum segment_state state;
 	struct segment_cost cost;
 	/* Of memory that a client had already: its file may be large, or be of anything. */
@@ -70,7 +70,7 @@ static inline struct pool *block_pool(const struct block *block)
 enum segment_possession {
 	SEGMENT_READABLE = 1 << 0,
 	SEGMENT_WRITABLE = 1 << 1,
-	SEGMENT_ASKED = 1 << 2,
+	SEGMENT_UNMAPPING = 1 << 2,
 };
 
 /* One that is retired costs none any more. */

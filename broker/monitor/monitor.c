@@ -293,9 +293,9 @@ void monitors_tell(struct broker *b, const struct notice *n)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int fail_late(const struct wire_message *asked, struct failure *failure)
+static int fail_late(const struct wire_message *request, struct failure *failure)
 {
-	(void)asked;
+	(void)request;
 	return failure_set(failure, SHARE_ETIMEDOUT, "nothing has happened within the time limit");
 }
 

@@ -362,11 +362,11 @@ static void left(struct broker *b, struct deferred_list *list)
 	free_if_unused(b, (void *)((char *)list - offsetof(struct name, waits)));
 }
 
-static int fail_late(const struct wire_message *asked, struct failure *failure)
+static int fail_late(const struct wire_message *request, struct failure *failure)
 {
 	return failure_set(failure, SHARE_ETIMEDOUT,
 			   "'%.*s' was not published within the time limit",
-			   (int)asked->lookup.name.size, (const char *)asked->lookup.name.data);
+			   (int)request->lookup.name.size, (const char *)request->lookup.name.data);
 }
 
 /* It is nobody's business but the client's what it waits for. */

@@ -134,7 +134,7 @@ void report_segments(struct page *p)
 					     report_integer(region_used_bytes(&s->region)),
 					     "buffers", report_integer(s->region.live), "importers",
 					     report_integer(s->importers), "unmapping",
-					     report_integer(s->asked)))) {
+					     report_integer(s->unmapping)))) {
 			report_set_cursor(p, i);
 			return;
 		}

@@ -132,7 +132,7 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 		return false;
 	}
 	client->broker->counters.by_message[m.type].n++;
-	client->requests.asked =
+	client->requests.current =
 	    (struct timed_request){m.serial, m.type, turns_begun(&client->broker->clients->turns)};
 	if (d->flags & WIRE_BEGINS && broker_is_ending(client->broker))
 		request_fail(&r, SHARE_EDISCONNECTED,
@@ -141,7 +141,7 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 	else
 		handlers[m.type](&r);
 	/* the time was kept for its answer: there was none so far */
-	if (m.serial && d->reply != WIRE_NOTHING && client->requests.asked.serial == m.serial &&
+	if (m.serial && d->reply != WIRE_NOTHING && client->requests.current.serial == m.serial &&
 	    client->connection && !MUTATION(waiting_not_noted))
 		note_unanswered(client, &m);
 	return m.serial != 0;
@@ -174,7 +174,7 @@ void request_ask_again(struct client *client, const void *packet, size_t size, u
 	/* who is at one of these has a record of its own, and the serial of this is in it */
 	if (m.type == WIRE_BYE || m.type == WIRE_CHANNEL_CLOSE)
 		return;
-	client->requests.asked = (struct timed_request){m.serial, m.type, clock_ns()};
+	client->requests.current = (struct timed_request){m.serial, m.type, clock_ns()};
 	request_handle_again(client, &m, since_ms, NULL);
-	client->requests.asked.serial = 0;
+	client->requests.current.serial = 0;
 }
