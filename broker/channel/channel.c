@@ -158,7 +158,8 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 	}
 	ch->id = ++b->channels->last_channel;
 	ch->shape = *shape;
-	/* what was asked of somebody who has gone is not answered by another one */
+	/* requests and answers of a service end with who has sent them, so there are no copies
+	 * of them */
 	ch->layout = service ? CHANNEL_WITHOUT_COPIES : CHANNEL_WITH_COPIES;
 	ch->service = service;
 	ch->producers = producers;

@@ -31,16 +31,16 @@ struct channels {
 	struct table by_name;
 	uint64_t last_channel, last_member;
 	size_t n_members;
-	struct member_list closing; /* producers that are being taken over */
+	struct member_list closing; /* producers that the broker is taking over */
 	struct member_list leaving; /* those whose messages are lost, as too many have left some */
-	TAILQ_HEAD(claim_list, claim) claims; /* to be looked at, now and then */
+	TAILQ_HEAD(claim_list, claim) claims; /* claims that are looked at now and then */
 	uint32_t n_followed;
 	uint64_t n_steps; /* entries given up, rows freed, looks that had no time to end */
 	uint32_t last_claim;
 	size_t n_orphans;
-	uint64_t looked_ms; /* whether anybody comes for these */
+	uint64_t looked_ms; /* when it was last looked whether anybody comes for orphans */
 	struct event *work;
-	struct channels_restored *restored; /* while they are: see records.c */
+	struct channels_restored *restored; /* only while channels are restored: see records.c */
 };
 
 int channels_init(struct broker *b); /* 0 or -ENOMEM */
@@ -59,8 +59,8 @@ void members_leave(struct client *c);
 /* Its client is ending: some of its memberships, true when there are none any more. */
 bool members_end(struct client *c, int *budget);
 
-/* Of the channel of this name, some messages of producers that are gone that wait for a consumer,
- * if @by answers for them, are lost: *n. True when those were all. */
+/* Loses messages of the channel of this name: those that wait for a consumer, that @by answers
+ * for, and whose producers are gone. *n is how many. False: there was no time for all of them. */
 bool channel_drop_messages(struct broker *b, const void *name, size_t size, const struct client *by,
 			   uint64_t *n);
 

@@ -125,7 +125,8 @@ static bool check_shape(struct request *r, const struct channel_shape *s, uint32
 	return false;
 }
 
-/* There may be nobody who could be asked to do the same. */
+/* Where nobody takes part any more and messages wait, the options cannot change by somebody
+ * closing the channel: the answer says what to do instead. */
 static void fail_unlike(struct request *r, const struct channel *ch, const char *what,
 			const char *is, const char *wanted)
 {
@@ -346,7 +347,7 @@ static void let_join(struct request *r, struct channel *ch)
 		      3);
 }
 
-/* @hidden: there is one, that is not for this user. */
+/* @hidden: the channel of this name, which is not for this user; NULL: there is none. */
 static void make_channel(struct request *r, const struct channel *hidden)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
@@ -373,7 +374,7 @@ static void make_channel(struct request *r, const struct channel *hidden)
 	p = request_pool(r, name);
 	if (!p || !check_pool(r, p))
 		return;
-	/* who may make it learns that much */
+	/* who may make a channel of this name may know that there is one */
 	if (hidden) {
 		request_fail(r, SHARE_EEXIST,
 			     "'%s' is taken, by a channel that this user may not use",

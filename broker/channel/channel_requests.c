@@ -180,8 +180,8 @@ static uint32_t at_most_u32(uint64_t n)
 	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-/* Of the orphans of the channel, and one of them: before it is listed who takes part, as that may
- * take another claim. */
+/* Tells the consumer how many orphans there are, and gives it one. This comes before the list of
+ * who takes part, as it may make a claim that belongs into the list. */
 static void tell_of_orphans(const struct request *r, struct member *m,
 			    struct wire_channel_members *out)
 {
@@ -286,7 +286,8 @@ static struct claim *find_claim(const struct member *m, uint32_t role, uint64_t 
 	return m && m->role == role ? claim_find(m, other) : NULL;
 }
 
-/* Nothing is answered: what it names may be gone by now, and nothing depends on what is no more. */
+/* Nothing is answered. What the message names may be gone by now, and then nothing is left to
+ * do. */
 void handle_channel_drained(struct request *r)
 {
 	struct member *m = member_find(r->client, r->m->channel_drained.member);
@@ -330,7 +331,7 @@ void handle_channel_stalled(struct request *r)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What messages lie in                                                                        */
+/* The segments that messages lie in */
 
 static void fail_foreign(struct request *r, const struct channel *ch, const struct pool *p)
 {

@@ -271,8 +271,8 @@ enum acknowledgement claim_ask_row(const struct claim *claim, uint32_t ticket, u
 	word = atomic_load_explicit(&row->acks[ticket].word, memory_order_acquire);
 	if (word >> 32 != version)
 		return NOT_ACKNOWLEDGED;
-	/* it may have got the same again since, so this is kept until it is done with the producer
-	 */
+	/* who has given it back may have got it again, so the entry stays until the consumer is
+	 * done with the producer */
 	if (word & CHANNEL_ACK_REJECTED && !MUTATION(free_what_was_rejected))
 		return NOT_ACKNOWLEDGED;
 	return runs(claim->consumer, &row->acks[ticket], word) && !MUTATION(do_not_wait)
@@ -300,13 +300,13 @@ uint32_t claim_ask_rejected(const struct claim *claim, uint32_t ticket, uint32_t
 		   : 0;
 }
 
-/* What the word says that its consumer is done with. 0: nothing, as it has given it back. */
+/* The version that the word says its consumer is done with. 0: none, as it was given back. */
 static uint32_t acknowledged_version(uint64_t word)
 {
 	return word & CHANNEL_ACK_REJECTED && !MUTATION(note_rejected) ? 0 : (uint32_t)(word >> 32);
 }
 
-/* Each fence in the row is looked at until it is reached, once: the row changes no more. */
+/* The row does not change any more, so a fence that was found reached is not looked at again. */
 static bool is_quiet(struct claim *claim, int *budget)
 {
 	const struct channel_shape *shape = &claim->consumer->channel->shape;
@@ -380,7 +380,7 @@ static bool is_done_with(struct claim *claim, const struct entry *entry)
 	return claim->over;
 }
 
-/* Each at most once, but where others go with one. */
+/* Looks at each entry once at most; giving up one may give up others of the same message. */
 static void look_at_entries(struct claim *claim, int *budget)
 {
 	struct entry *entry;
@@ -396,7 +396,7 @@ static void look_at_entries(struct claim *claim, int *budget)
 	}
 }
 
-/* While both are there, what the consumer acknowledges is its producer's to see. */
+/* While both take part, the producer itself sees what the consumer acknowledges. */
 static bool has_parted(const struct claim *claim)
 {
 	return claim->producer->state == MEMBER_GONE || claim->consumer->state == MEMBER_GONE;

@@ -19,18 +19,19 @@ struct inherited {
 	uint32_t n_entries;
 };
 
-/* The same, as one consumer has it: the reference is a claim's, since another one's account may be
- * gone before this ends. */
+/* What one consumer has of it. The reference on the buffer is the claim's, as the account of
+ * another consumer may be gone before this entry ends. */
 struct entry {
 	TAILQ_ENTRY(entry) link;
 	struct inherited *inherited;
-	/* It is of a buffer behind the first one of this message, which is the claim's: what
-	 * becomes of that becomes of this. NULL: it ends by itself. */
+	/* Where this buffer is not the first one of its message: the message, of which the claim
+	 * has the first one as well. What becomes of that becomes of this. NULL: it ends by
+	 * itself. */
 	struct orphan *further_of;
 	struct referrer referrer;
 	uint32_t record;
-	/* What it costs beside what its producer has paid for when it came, and who pays that: the
-	 * consumer, who keeps it, or the producer where the former has no room. */
+	/* What it costs beyond what its producer paid for when it came. The consumer pays that,
+	 * as it keeps the message back, or the producer does where the consumer has no room. */
 	uint32_t price : 31, producer_pays : 1;
 };
 
@@ -62,25 +63,26 @@ enum acknowledgement {
 	DONE_WITH,
 };
 enum acknowledgement claim_ask_row(const struct claim *claim, uint32_t ticket, uint32_t version);
-/* Which delivery of it the consumer has given back; 0: none. */
+/* The number of the delivery that the consumer has given back; 0: it has given back none. */
 uint32_t claim_ask_rejected(const struct claim *claim, uint32_t ticket, uint32_t version);
-/* As the consumer says: all below were received, of the lane that it has. */
+/* The consumer's word for how many messages of its lane it has received. */
 uint64_t claim_taken(const struct claim *claim);
 /* Whether the producer has ever let the consumer in, which can have nothing of it otherwise. */
 bool claim_is_admitted(const struct claim *claim);
-/* It is looked at now, and every now and then, until it ends or nothing can be seen of it. */
+/* The broker looks at the claim now, and again every now and then, until it ends or there is
+ * nothing that could change. */
 void claim_follow(struct claim *claim);
 
-/* The consumer may use this one, which is of an orphan, at its producer's cost; @buffer may be
- * NULL. NULL without memory. */
+/* Adds an entry for a buffer of an orphan that the consumer has from now on, at the producer's
+ * cost; @buffer may be NULL. NULL without memory. */
 struct entry *claim_add_entry(struct claim *claim, uint32_t ticket, uint32_t version,
 			      struct buffer *buffer);
-/* That it is one was not known. */
+/* The entry was made before it was known that its message is an orphan. */
 void entry_is_orphans(struct claim *claim, struct entry *entry);
 bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);
 /* The consumer is done with this one. */
 void entry_give_up(struct claim *claim, struct entry *entry);
-/* One that another broker had taken over. 0 or -ENOMEM. */
+/* An entry that an earlier broker had made. 0 or -ENOMEM. */
 int claim_restore_entry(struct claim *claim, uint32_t ticket, uint32_t version,
 			struct buffer *buffer, bool consumer_pays, uint32_t record);
 

@@ -88,7 +88,8 @@ static uint64_t admitted_to(struct member *producer, uint32_t slot, uint64_t *st
 	return consumer;
 }
 
-/* What was in the lane before its consumer was let in was somebody's who has gone. */
+/* Messages that were in the lane before its consumer was let in belonged to an earlier one,
+ * which has gone. */
 struct claim *copy_owner(struct member *producer, const struct copy *copy)
 {
 	uint64_t start = 0, consumer = admitted_to(producer, copy->slot, &start);

@@ -49,13 +49,13 @@ struct channel {
 	struct channel_control *control;
 	TAILQ_HEAD(, member) members;                  /* by identifier */
 	struct member *consumers[CHANNEL_MEMBERS_MAX]; /* by slot, which is free when it is GONE */
-	uint32_t left; /* roles (bits) of which some leave right now */
+	uint32_t left; /* bits: the roles of which members are leaving right now */
 	struct {
 		uint64_t waiting, owned;
 		uint64_t lost;        /* since the channel was made */
-		uint64_t untold;      /* of these, as no consumer has asked since */
+		uint64_t untold;      /* of these: lost since a consumer was last told */
 		uint64_t deserted_ms; /* since when some wait and nobody may fetch them; 0: no */
-		/* That are gone and of which some wait, by identifier. */
+		/* Producers that are gone, and of which messages wait; by identifier. */
 		struct member_list producers;
 		uint32_t n_producers;
 	} orphans;
@@ -82,15 +82,16 @@ struct member_page {
 	size_t written[2]; /* where something was found in it, + 1: see member_unwritten() */
 };
 
-/* Of one that is gone and has left messages that wait: its channel keeps them, or they are about to
- * be lost. */
+/* Where a producer is listed that is gone and has left messages that wait: with its channel,
+ * which keeps them, or with those whose messages are about to be lost. */
 enum producer_place { PRODUCER_NOWHERE, PRODUCER_STAYS, PRODUCER_LEAVES };
 
 struct producer {
-	bool closed;              /* it said so, before it went */
-	bool closing;             /* it is being taken over, and is in the broker's list of those */
-	bool transient;           /* its messages do not outlive it */
-	TAILQ_ENTRY(member) link; /* of those that are closing, or else by their place */
+	bool closed;    /* it said so, before it went */
+	bool closing;   /* it is being taken over, and is in the broker's list of those */
+	bool transient; /* its messages do not outlive it */
+	/* in the list of those that are closing, or in that of its place */
+	TAILQ_ENTRY(member) link;
 	enum producer_place place;
 	uint32_t serial; /* of the CHANNEL_CLOSE to be answered then, 0: none */
 	/* by ticket: what was taken over last; NULL: nothing was yet */
@@ -101,10 +102,11 @@ struct producer {
 	struct orphan **orphans; /* by ticket; NULL: there never was one */
 	TAILQ_HEAD(, orphan) waiting;
 	uint32_t n_waiting, n_owned;
-	struct orphan *returned_last;      /* that still waits */
-	uint32_t next_orphan;              /* the ticket that is to be looked at */
-	bool orphans_made;                 /* all have been: a copy says whose a message is */
-	struct acknowledged *acknowledged; /* by who has gone; NULL: nothing */
+	struct orphan *returned_last; /* the last one that was given back and still waits */
+	uint32_t next_orphan;         /* the ticket that is to be looked at */
+	/* every message has been looked at: from now on its copy says whose it is */
+	bool orphans_made;
+	struct acknowledged *acknowledged; /* by consumers that are gone; NULL: nothing */
 };
 
 struct consumer {
@@ -146,17 +148,18 @@ struct member {
 /* channel.c */
 
 struct channel *channel_find(struct broker *b, const void *name, size_t size);
-/* @shape is valid; so many @producers may be there at a time. Without members:
- * channel_end_if_unused(). 0 or negative errno. */
+/* @shape is valid, and there may be @producers of them at a time. Who makes no member afterwards
+ * calls channel_end_if_unused(). 0 or negative errno. */
 int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
 		const struct channel_shape *shape, uint32_t producers, bool service,
 		struct channel **out);
-/* One that is filled in becomes one of the broker's. */
+/* Puts a channel that is filled in among those of the broker. */
 void channel_attach(struct broker *b, struct channel *ch, struct pool *pool);
 void channel_end_if_unused(struct channel *ch);
-/* Somebody of this role has come or gone: the others are told. 0: all are, to look again. */
+/* A member of @role has come or gone, which the others are told. 0: nothing has changed, but all
+ * are to look again. */
 void channel_changed(struct channel *ch, uint32_t role);
-/* How many of the role are there: of members, those that are not GONE. */
+/* The number of members of this role that are not GONE. */
 uint32_t channel_count(const struct channel *ch, uint32_t role);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -189,9 +192,9 @@ struct member *member_find(const struct client *client, uint64_t id);
 bool member_close(struct member *m, uint32_t serial);
 /* Something has happened to it, for who watches. */
 void member_tell(const struct member *m, const char *action);
-/* Not a member any more: of its client, that is. */
+/* Takes it out of its client's list of memberships. */
 void member_detach(struct member *m);
-/* By ticket of a producer, all NULL. NULL without memory. */
+/* A table of pointers by ticket of a producer, all NULL. NULL without memory. */
 void *member_table_new(const struct member *producer);
 /* How much of its page, from @at in it on, its owner never wrote; 0: it did. Zeros are there, and
  * to read them takes memory, which it would not be its owner that has to pay for. */
@@ -209,38 +212,40 @@ bool member_receives_no_more(struct member *consumer);
 
 /* One that another broker had, and that is filled in. */
 void claim_attach(struct claim *claim);
-/* With everybody who is there, but for consumers that have no row left. 0 or -ENOMEM. */
+/* Makes the newcomer's claims, one with each member of the other role, but for consumers that
+ * have no row left. 0 or -ENOMEM. */
 int claims_make(struct member *newcomer);
-/* The newcomer does not come after all. */
+/* Undoes claims_make(), as the newcomer does not come after all. */
 void claims_unmake(struct member *newcomer);
-/* Those consumers; true when there were any. */
+/* Expels the consumers that had no row left for this producer; true when there were any. */
 bool claims_expel(struct member *producer);
-/* All of a member, of either role. */
+/* The claims of a member of either role, one after the other. */
 struct claim *claims_first(const struct member *m);
 struct claim *claims_next(const struct member *m, const struct claim *claim);
-/* Whom else one of @m's is with. */
+/* The member at the other end of one of @m's claims. */
 struct member *claim_other(const struct claim *claim, const struct member *m);
-/* The one with this member; NULL: there is none (any more). */
+/* @m's claim with the member of this identifier; NULL: there is none (any more). */
 struct claim *claim_find(const struct member *m, uint64_t other);
 
 /* The consumer has said that it has received and acknowledged all it will. */
 void claim_is_over(struct claim *claim);
-/* The same of all of a consumer that is GONE. */
+/* The same of all claims of a consumer that is GONE. */
 void claims_are_over(struct member *consumer);
-/* What there is to see by now. It may be gone afterwards, and whose it was. */
+/* Looks at what pages say by now. That may end the claim, and its members and channel with it. */
 void claim_look(struct claim *claim, int *budget);
-/* Of a producer that is gone, for a consumer that fetches. NULL: without memory, or a row. */
+/* A claim on a producer that is gone, for a consumer that fetches. NULL: there is no memory or
+ * no row. */
 struct claim *claim_make_for_fetch(struct member *producer, struct member *consumer);
 
 /* ------------------------------------------------------------------------------------------- */
 /* take.c: claims that the broker takes over                                                   */
 
-/* Some of what the producer has in flight; true when that was all, and it is GONE. */
+/* Takes over some of what the producer has in flight; true when that was all, and it is GONE. */
 bool member_take_over(struct member *producer, int *budget);
-/* The same from the loop, and then an answer. */
+/* The same, from the loop; the request with this serial is answered when all is taken over. */
 void member_take_over_later(struct member *producer, uint32_t serial);
-/* One claim of a producer that goes on. @tickets: bit by ticket, those that the consumer may still
- * use. 0, -ENOMEM, or -EDQUOT if nobody has room for what is to be kept. */
+/* Takes over one claim of a producer that goes on. @tickets: bit by ticket, those that the
+ * consumer may still use. 0, -ENOMEM, or -EDQUOT if neither's account has room for the entries. */
 int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size);
 /* Whether this buffer is in flight at the producer, wherever that is, and may be the consumer's,
  * which has not acknowledged it. */

@@ -98,7 +98,7 @@ size_t member_unwritten(struct member *m, const void *at)
 		return m->page.size - offset;
 	if (data >= (off_t)(unit + UNIT))
 		return (size_t)data - offset;
-	/* it stays: nobody can make holes once it is sealed */
+	/* the answer stays true, as nobody can make holes in a page that is sealed */
 	m->page.written[1] = m->page.written[0];
 	m->page.written[0] = unit + 1;
 	return 0;
@@ -261,7 +261,8 @@ static bool make_room(struct channel *ch, const struct account *a, uint32_t role
 {
 	switch (error) {
 	case MEMBER_QUOTA:
-		/* they would go, and others might still have all of it */
+		/* where it is memory of the broker that is missing, messages would be lost, and
+		 * others might take what that gives back */
 		return !account_lacks_memory(a, LIMIT_CHANNELS) &&
 		       orphans_give_way(ch, a, LIMIT_CHANNELS, 1, budget);
 	case MEMBER_NO_DESCRIPTORS:
@@ -274,8 +275,8 @@ static bool make_room(struct channel *ch, const struct account *a, uint32_t role
 	}
 }
 
-/* What is kept for who comes keeps nobody out. The channel itself stays: it has no other member
- * only if it has none that is gone either. */
+/* Messages of producers that are gone give way to who joins. The channel itself stays, though it
+ * may have no other member. */
 int member_new(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,
 	       struct member **out)
 {
@@ -287,7 +288,7 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, uint32_
 	return r != 0 && budget <= 0 ? MEMBER_LATER : r;
 }
 
-/* What @m's user pays for once more. */
+/* Charges @m's user again for a member that was read from its record. */
 static int charge_again(struct member *m)
 {
 	struct account *a = m->timelines->account;

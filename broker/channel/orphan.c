@@ -121,9 +121,8 @@ static void set_owner(struct orphan *o, struct claim *claim)
 	o->producer->channel->orphans.owned++;
 }
 
-/* What its owner has of the buffers behind the first one ends now, or (@given_back false) by
- * itself.
- */
+/* The owner's entries for buffers behind the first one end now, or (@given_back false) by
+ * themselves. */
 static void part_from_entries(struct orphan *o, bool given_back)
 {
 	for (uint32_t i = 0; i < o->n_further; i++) {
@@ -151,7 +150,7 @@ static void lose_owner(struct orphan *o)
 	o->producer->channel->orphans.owned--;
 }
 
-/* Its producer may be unused then. */
+/* Frees it, after which its producer may be unused. */
 static void end(struct orphan *o)
 {
 	struct member *producer = o->producer;
@@ -291,7 +290,7 @@ int orphan_attach(struct orphan *o)
 	return 0;
 }
 
-/* Of a buffer behind the first one. */
+/* Finds the entry that an earlier broker had made for a buffer behind the first one. */
 static void find_further(struct orphan *o, struct claim *claim, struct entry *entry)
 {
 	for (uint32_t i = 0; i < o->n_further; i++) {
@@ -431,7 +430,7 @@ static bool make_orphan(struct member *producer, uint32_t ticket, int *budget)
 	bool in_lane, owned, had, nonsense;
 
 	if (!copy_ask(producer, ticket, &copy) || copy.sequence == CHANNEL_COPY_FINISHED ||
-	    orphan_find(producer, ticket)) /* by a broker before this one */
+	    orphan_find(producer, ticket)) /* an earlier broker has made it an orphan already */
 		return true;
 	*budget -= (int)copy.n_further;
 	in_lane = copy.sequence != CHANNEL_COPY_WAITS;
@@ -441,7 +440,7 @@ static bool make_orphan(struct member *producer, uint32_t ticket, int *budget)
 	    !find_buffer(producer, copy.buffer, &buffer))
 		return true;
 	owned = claim && !claim->over;
-	/* of one whose row has gone nobody knows what it had */
+	/* if its row is gone, nobody knows whether that consumer had received it */
 	had = in_lane && !owned && (!claim || claim_taken(claim) >= copy.sequence);
 	if (had && deliveries_of(producer, &copy) == ch->shape.deliveries) {
 		orphans_lose_often(producer, 1);
@@ -472,8 +471,8 @@ static int compare_tickets(const void *left, const void *right)
 	return (a->number > b->number) - (a->number < b->number);
 }
 
-/* They were found by ticket; who gets them gets them in the order in which they were sent. Without
- * memory they are as they are. */
+/* They were found in the order of their tickets, and are received in the order in which they
+ * were sent. Without memory for that they stay as they are. */
 static void sort_waiting(struct producer *p)
 {
 	struct orphan **all =
@@ -516,7 +515,7 @@ bool orphans_make(struct member *producer, int *budget)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Those who have them                                                                         */
+/* Those who have orphans */
 
 bool orphan_look(struct claim *claim, const struct inherited *inherited,
 		 enum acknowledgement acknowledged)

@@ -4,17 +4,17 @@
 
 #include "broker/channel/claim.h"
 
-/* Of a message, a buffer behind its first one. */
+/* A buffer of a message behind its first one. */
 struct orphan_further {
 	struct buffer *buffer;
 	struct referrer referrer;
-	struct entry *entry; /* its owner's; NULL: nobody has the message */
+	struct entry *entry; /* the entry of the claim that owns the message; NULL: none does */
 	uint32_t ticket, version;
 };
 
 /* A message that nobody has acknowledged, of a producer that is gone (orphan.c). */
 struct orphan {
-	TAILQ_ENTRY(orphan) link; /* in its producer's, while it waits */
+	TAILQ_ENTRY(orphan) link; /* in its producer's list, while it waits */
 	struct member *producer;
 	struct claim *owner;   /* whose entry is of the same ticket and version; NULL: it waits */
 	struct buffer *buffer; /* NULL: none */
@@ -23,7 +23,8 @@ struct orphan {
 	uint64_t position; /* in the owner's lane, + 1; 0: in none, it was fetched or waits */
 	uint32_t ticket, version;
 	uint32_t deliveries;
-	uint32_t fetch;                    /* which one its owner has fetched; 0: none */
+	/* its number among those that its owner has fetched; 0: none */
+	uint32_t fetch;
 	uint64_t rejected_by, rejected_ms; /* who has given it back last; 0: not so, or unknown */
 	struct orphan_further *further;    /* NULL: there are none */
 	uint8_t n_further;
@@ -31,7 +32,8 @@ struct orphan {
 	uint32_t record;
 };
 
-/* By ticket of a producer that is there: a version that was acknowledged by who is gone. */
+/* Of a producer that is there, by ticket: the version that a consumer has acknowledged that is
+ * gone. */
 struct acknowledged {
 	struct member *producer;
 	bool is_noted;
@@ -58,12 +60,14 @@ bool copy_ask(struct member *producer, uint32_t ticket, struct copy *out);
  * another message's. */
 bool copy_ask_further(struct member *producer, uint32_t ticket, const struct copy *copy, uint32_t i,
 		      struct copy_further *out);
-/* Of who has it in its lane; NULL: nobody, or one who is gone. */
+/* The claim of the consumer in whose lane the message is; NULL: it is in none, or that one is
+ * gone. */
 struct claim *copy_owner(struct member *producer, const struct copy *copy);
-/* Whether it was in that of this claim's consumer, whose slot may be another one's by now. */
+/* Whether the message was in the lane of this claim's consumer, whose slot may be another one's
+ * by now. */
 bool copy_was_of(const struct copy *copy, const struct claim *claim);
 bool producer_has_copy(struct member *producer, uint32_t ticket);
-/* What was done with it before it was sent is done. */
+/* Whether the work on the buffer that came before the message was sent is done. */
 bool orphan_is_reached(const struct orphan *o);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -73,11 +77,11 @@ bool producer_has_noted(const struct member *producer, uint32_t ticket, uint32_t
 /* A consumer that is gone has acknowledged this, and its claim is about to end. False without
  * memory. */
 bool orphan_note_acknowledged(const struct claim *claim, uint32_t ticket, uint32_t version);
-/* Such a claim ends. */
+/* A claim ends for which that was noted. */
 void producer_note_acknowledged(const struct member *producer);
-/* All orphans are made, of which it said what is none. */
+/* All orphans of the producer are made, so nobody asks any more which messages are none. */
 void producer_forget_acknowledged(struct member *producer);
-/* What another broker had. 0 or -EBADMSG. */
+/* What an earlier broker had noted. 0 or -EBADMSG. */
 int acknowledged_attach(struct acknowledged *a);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -86,18 +90,19 @@ int acknowledged_attach(struct acknowledged *a);
 /* Makes some of those of a producer that goes, before its leases go; true when those are all. */
 bool orphans_make(struct member *producer, int *budget);
 bool producer_has_orphans(const struct member *producer);
-/* What their owner says of one. True: it has given it back, so it has nothing of it any more. */
+/* Looks at what its owner says of an orphan. True: the owner has given it back, and has nothing
+ * of it any more. */
 bool orphan_look(struct claim *claim, const struct inherited *inherited,
 		 enum acknowledgement acknowledged);
 /* The message of which this is a ticket; NULL: there is none. */
 struct orphan *orphan_find(const struct member *producer, uint32_t ticket);
 /* The claim gets entries for all of it, or (false) there is no memory for that. */
 bool orphan_add_entries(struct orphan *o, struct claim *claim);
-/* One that waits is the claim's, which has these. */
+/* An orphan that waits becomes the claim's, which has entries for all of it. */
 void orphan_give(struct orphan *o, struct claim *claim);
-/* One that waits is lost, which is counted. */
+/* An orphan that waits is lost, and counted among those. */
 void orphan_lose(struct orphan *o);
-/* Of a member that is freed. */
+/* Frees what orphans there are of a member that is freed. */
 void producer_end_orphans(struct member *producer);
 /* One that another broker had. 0, -EBADMSG or -ENOMEM. */
 int orphan_attach(struct orphan *o);
@@ -124,12 +129,13 @@ void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *prod
 		       const char *why);
 /* Messages of this one that were delivered too often, which are lost when it is gone. */
 void orphans_lose_often(struct member *producer, uint64_t n);
-/* When it goes: those of them that were set aside, and that it has not taken back. */
+/* When the producer goes: loses those of them that were set aside, and that it has not taken
+ * back. */
 void orphans_lose_aside(struct member *producer);
 /* Those that nobody comes for are lost, every now and then. */
 void orphans_look(struct broker *b, int *budget);
-/* Of one producer as many as there is time for; their number. It stays, though it may be unused
- * then. */
+/* Loses as many of one producer's that wait as there is time for; their number. The producer
+ * stays, though it may be unused then. */
 uint64_t orphans_lose_waiting(struct member *producer, int *budget);
 /* At the end of the broker. */
 void orphans_end_all(struct broker *b);
@@ -141,10 +147,10 @@ void orphans_tell_lost(struct member *consumer);
 /* ------------------------------------------------------------------------------------------- */
 /* orphan_room.c: whose are kept */
 
-/* A producer is gone, or of one that is more or fewer messages wait. A channel keeps those of so
- * many. */
+/* Puts a producer that is gone into the list where it belongs, after the number of its messages
+ * that wait has changed. A channel keeps a limited number of such producers. */
 void producer_sort_in(struct member *producer);
-/* Of those that it does not, as many as there is time for are lost. */
+/* Loses as many messages of producers that their channels do not keep as there is time for. */
 void orphans_leave(struct broker *b, int *budget);
 /* To make room for who joins a channel, which stays, and needs so much of @resource, those of this
  * account's oldest producers that have nothing else are lost. False: all of them would not make

@@ -21,8 +21,9 @@ struct search {
 };
 #define LOOKS 4096 /* about as long as a request */
 
-/* Another version of one of its tickets, or this one, that it has not given up yet: one word would
- * be about both. Only who was left behind has any, or has given it back. */
+/* Whether the claim has an entry for another version of one of the orphan's tickets, or for this
+ * one, that it has not given up yet: the ticket's one word in the row would be about both. Only who
+ * was left behind has such entries, or has given the message back. */
 static bool has_ticket(const struct claim *claim, const struct orphan *o, struct search *s)
 {
 	const struct entry *entry;
@@ -35,7 +36,8 @@ static bool has_ticket(const struct claim *claim, const struct orphan *o, struct
 	return false;
 }
 
-/* Who has given it back leaves it to others for a while, who may hang. */
+/* Who has given the message back leaves it to others for a while; not for ever, as those may
+ * hang. */
 static bool is_left_to_others(const struct orphan *o, const struct member *consumer,
 			      const struct search *s)
 {

@@ -130,7 +130,8 @@ void orphans_leave(struct broker *b, int *budget)
 /* ------------------------------------------------------------------------------------------- */
 /* Room for who joins                                                                          */
 
-/* All that it has left waits, and nobody has anything of it. */
+/* All that is left of the producer are messages that wait: nobody has any of them, and no claim
+ * keeps it. */
 static bool is_nothing_else(const struct member *m)
 {
 	return m->as_producer.n_owned == 0 && !claims_first(m);
@@ -148,7 +149,7 @@ static uint64_t would_return(const struct member *m, enum limit_kind resource)
 	}
 }
 
-/* An account's, the oldest first, that are nothing else. */
+/* The producers of an account of which nothing else is left, the oldest first. */
 struct candidates {
 	const struct account *account;
 	struct member **all;
@@ -196,7 +197,8 @@ static bool find(struct broker *b, struct candidates *c)
 	return true;
 }
 
-/* What nobody gets by it is not lost. */
+/* Whether losing all of them would make enough room; if not, none is lost, as nobody would get
+ * anything by it. */
 static bool is_enough(const struct candidates *c, enum limit_kind resource, uint64_t amount)
 {
 	uint64_t used = account_used(c->account, resource) + amount, returned = 0;

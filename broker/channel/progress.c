@@ -87,7 +87,7 @@ void claim_measure(const struct claim *claim, struct progress *out)
 	head = count_of(&lane->head);
 	if (next < start)
 		next = start;
-	if (head < next) /* else what is between them was dropped */
+	if (head < next) /* between the two, messages were dropped */
 		head = next;
 	if (consumer->as_consumer.latest)
 		out->waiting += tail > head && tail > count_of(&admission->head);

@@ -26,7 +26,7 @@
 #include "broker/order/order.h"
 #include "broker/order/records.h"
 
-/* Those that are there again, while the others are made. */
+/* The objects that are restored already, by which those that refer to them find them. */
 struct channels_restored {
 	struct restored channels, members, claims;
 };
@@ -500,7 +500,7 @@ void acknowledged_note(struct acknowledged *a)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* What nothing would ever end. */
+/* Whether something was read that nothing would ever end. */
 static bool any_is_unused(const struct broker *b)
 {
 	const struct channel *ch;
@@ -516,7 +516,7 @@ static bool any_is_unused(const struct broker *b)
 	return false;
 }
 
-/* With what finds them, of a kind that others refer to. */
+/* Restores a kind of object that others refer to, and makes what finds these objects. */
 static int restore_kind(struct broker *b, const struct object_kind *kind, struct restored *all)
 {
 	int r = objects_restore(b->journal, kind, b);

@@ -77,15 +77,15 @@ void member_tell_left_behind(struct member *consumer, const char *why)
 
 void claim_tell_left_behind(const struct claim *claim)
 {
-	/* once: afterwards it is one of these; and producers leave everybody whose connection has
-	 * ended */
+	/* only once, as the claim is taken over or over afterwards; and not of a consumer whose
+	 * connection has ended, as producers leave each of those */
 	if (!claim->taken && !claim->over && claim->consumer->state == MEMBER_HERE &&
 	    claim_is_left_behind(claim))
 		member_tell_left_behind(claim->consumer, "it kept a producer waiting for too long");
 }
 
-/* That it waits is its word, and who is waited for that of pages: more often than once a second it
- * cannot be true. */
+/* That it waits is only the producer's word, and for whom is what pages say. It can be true once
+ * a second at most. */
 void member_tell_stalled(struct member *producer)
 {
 	uint64_t now = clock_ms();

@@ -206,8 +206,9 @@ void entry_give_up(struct claim *claim, struct entry *entry)
 /* ------------------------------------------------------------------------------------------- */
 /* Tickets                                                                                     */
 
-/* Where the producer's ring says in whose lane a message is, that is an orphan, and its owner's;
- * of the others only who was left behind may have it still. */
+/* True where the producer's ring says in whose lane each message is: then a message is an
+ * orphan, and its owner's, and of the other consumers only one that was left behind may have it
+ * still. */
 static bool has_it_not(const struct claim *claim, uint32_t ticket)
 {
 	return claim->producer->as_producer.orphans_made && !claim_is_left_behind(claim) &&
@@ -226,7 +227,7 @@ static int take_ticket(struct claim *claim, uint32_t ticket, const struct channe
 	struct buffer *buffer = id ? buffer_find(b, id) : NULL;
 	struct entry *entry;
 
-	/* what is kept lasts as long as the broker */
+	/* the broker keeps nothing beyond its own end */
 	if (b->has_ended)
 		return 0;
 	if (!buffer || MUTATION(take_nothing) || buffer_pool(buffer) != producer->channel->pool ||
@@ -267,7 +268,7 @@ static bool take(struct claim *claim, int *budget)
 	}
 	claim_tell_left_behind(claim);
 	claim->taken = true;
-	/* it can know nothing of this producer, nor get anything of it */
+	/* the consumer can know nothing of this producer, nor get anything of it */
 	claim->over |=
 	    !claim->told_consumer && !claim_is_admitted(claim) && !producer_has_orphans(producer);
 	claim_note(claim);

@@ -15,25 +15,27 @@
 #include "broker/client/clients.h"
 #include "broker/log/log.h"
 
-#define CLOSING_LOOKS 512 /* at those of one producer, before the next one's */
+#define CLOSING_LOOKS 512 /* at tickets of one producer, before it is the next one's turn */
 #define LEAST_LOOKS   64  /* at the tickets of one claim */
 #define LOOK_AGAIN_MS 50
 
 static const struct timeval at_once = {0, 0};
 static const struct timeval later = {0, LOOK_AGAIN_MS * 1000};
-static const struct timeval seldom = {1, 0}; /* whether anybody comes for what waits */
+/* how often it is looked whether anybody comes for what waits */
+static const struct timeval seldom = {1, 0};
 
 void channels_work_soon(struct broker *b)
 {
 	broker_set_timer(b, b->channels->work, &at_once);
 }
 
-/* In turn, so that nobody waits for all that another one leaves behind. Those for which there is no
- * memory come last, each once. True if it got on with others, and there are more. */
+/* Takes over from producers in turn, so that nobody waits for all that another one leaves
+ * behind. Those for which there is no memory come last, each once. True if there is more to do, and
+ * some of it could be done. */
 static bool work_on_closing(struct broker *b, int *budget)
 {
 	struct member_list *closing = &b->channels->closing;
-	struct member *stuck = NULL, *m; /* the first of those, behind all others */
+	struct member *stuck = NULL, *m; /* the first one without memory, behind all others */
 	bool gets_on = false;
 	int given, left;
 
@@ -61,7 +63,7 @@ static bool work_on_closing(struct broker *b, int *budget)
 	return gets_on && !TAILQ_EMPTY(closing);
 }
 
-/* What each may have of a turn. */
+/* How many tickets of each claim are looked at in a turn. */
 static int share_of_a_claim(const struct broker *b, int budget)
 {
 	int share = b->channels->n_followed > 0 ? budget / (int)b->channels->n_followed : budget;
@@ -69,7 +71,7 @@ static int share_of_a_claim(const struct broker *b, int budget)
 	return share > LEAST_LOOKS ? share : LEAST_LOOKS;
 }
 
-/* Each at most once. Those that there is no time for are the first ones the next time. */
+/* Looks at each claim once at most. Those that there is no time for come first the next time. */
 static void look_at_claims(struct broker *b, int *budget)
 {
 	const struct claim *last = NULL;
@@ -101,7 +103,8 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 
 	(void)fd, (void)what;
 	at_work = work_on_closing(b, &budget);
-	/* whoever closes channels without end keeps no memory from coming back */
+	/* the budget is a new one, so that whoever closes channels without end does not keep
+	 * memory from coming back */
 	budget = turn;
 	look_at_claims(b, &budget);
 	budget = turn;
