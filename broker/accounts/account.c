@@ -80,7 +80,7 @@ static void forget(struct account *a)
 	free(a);
 }
 
-/* Who has gone without a trace, and owes others no time any more, is like who was never here. */
+/* A user who holds nothing, and owes others no time any more, is like one who was never here. */
 static void forget_some(struct accounts *accounts)
 {
 	struct account *a, *next;
@@ -162,7 +162,8 @@ void account_unref(struct account *a)
 		forget(a);
 }
 
-/* There may be less than there was, and many who have the rest: who needs little is served. */
+/* A user who needs little is served all the same, as there may be less than there was, and many
+ * who have the rest. */
 static uint64_t least_of(enum limit_kind resource, uint64_t total)
 {
 	return resource == LIMIT_MEMORY ? total / 64 : 0;
@@ -370,7 +371,7 @@ bool account_may_send_fds(const struct account *a, size_t n, size_t part)
 {
 	size_t mine = a->fds_in_flight + n;
 
-	/* who has few does not wait for those who have many */
+	/* a user who has few under way does not wait for those who have many */
 	return mine <= a->all->max_fds_of_one / part &&
 	       (mine <= WIRE_FDS_MAX || a->all->fds_in_flight + n <= a->all->max_fds);
 }

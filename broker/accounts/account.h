@@ -38,12 +38,13 @@ void account_unref(struct account *a);
 /* For leases and other objects whose account and amount are known without a struct charge. */
 bool account_may_add(struct account *a, enum limit_kind resource, uint64_t amount);
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);
-/* By its limit alone, whatever there is of the broker's memory. */
+/* Whether the user's limit alone leaves room for that, whatever there is of the broker's memory. */
 bool account_has_room(const struct account *a, enum limit_kind resource, uint64_t amount);
-/* What ends a connection when it is refused, which nobody deserves for what others have: there is
- * memory of the broker left, or of this alone the user has no more than everybody may have. */
+/* Asked for what ends a connection when it is refused, which nobody deserves for what others
+ * have. True if there is memory of the broker left, or if the user has no more of this alone than
+ * everybody may have. */
 bool account_bears(const struct account *a, enum limit_kind resource, uint64_t amount);
-/* What was refused last of this was refused for that alone. */
+/* Whether the last refusal of this resource was for want of the broker's memory. */
 bool account_lacks_memory(const struct account *a, enum limit_kind resource);
 /* Bytes of LIMIT_MEMORY, for what cannot be refused: it leaves less for the rest. */
 void account_must_add(struct account *a, uint64_t bytes);
@@ -56,7 +57,7 @@ void account_subtract(struct account *a, enum limit_kind resource, uint64_t amou
 int account_refuse(struct account *a, enum limit_kind resource, const char *also,
 		   struct failure *failure);
 
-/* Of the bytes in use those that nobody holds any more, but work still runs on. */
+/* Counts bytes in use that nobody holds any more, but work still runs on. */
 void account_add_gated(struct account *a, uint64_t bytes);
 void account_subtract_gated(struct account *a, uint64_t bytes);
 uint64_t account_gated(const struct account *a);
@@ -83,12 +84,12 @@ uint64_t accounts_used(const struct accounts *a, enum limit_kind resource); /* w
 uint64_t accounts_total(const struct accounts *a, enum limit_kind resource);
 
 uint64_t account_used(const struct account *a, enum limit_kind resource);
-/* Of what users share, what it is now: others' count as well. */
+/* The user's limit; where users share, what it is now, as others' use counts as well. */
 uint64_t account_limit(const struct account *a, enum limit_kind resource);
 /* Its part of the broker's time. */
 struct user_turns *account_turns(struct account *a);
 uid_t account_uid(const struct account *a);
-/* That of the lowest uid from @uid on; NULL: there is none. */
+/* The account of the lowest uid from @uid on; NULL: there is none. */
 const struct account *account_from(const struct accounts *accounts, uint64_t uid);
 
 #endif

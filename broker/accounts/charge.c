@@ -3,7 +3,8 @@
 #include "broker/accounts/account.h"
 #include "broker/accounts/inside.h"
 
-/* Of a charge's members. An amount is that of one thing, and no block has 4 TiB. */
+/* The largest number that a charge's member has room for. An amount is that of one thing, and no
+ * block has 4 TiB. */
 #define RESOURCE_MAX ((UINT64_C(1) << 5) - 1)
 #define AMOUNT_MAX   ((UINT64_C(1) << 42) - 1)
 #define OWN_MAX      ((UINT64_C(1) << 17) - 1)

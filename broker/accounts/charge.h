@@ -23,10 +23,10 @@ struct charge {
 /* False, and nothing charged, when it would exceed the user's limit, or its price (price.h) what
  * the user may have of the broker's memory. */
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount);
-/* The same of what is a thing that has so many bytes of its own. */
+/* The same for a thing that has so many bytes of its own in the broker. */
 bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource,
 		      uint64_t amount, uint64_t own);
-/* It is a thing of another kind from now on, which is not refused. */
+/* Changes how many bytes of its own the thing has, which is not refused. */
 void charge_change_own(struct charge *c, uint64_t own);
 /* The same, but so much beyond the limit may be used, and any memory of the broker. */
 bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
@@ -41,7 +41,7 @@ void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount, uin
 /* To somebody who keeps what it is for, and cannot be refused that any more: beyond its limit, if
  * it must be. */
 void charge_move(struct charge *c, struct account *to);
-/* So much of it is returned by itself, as @part. */
+/* Splits off a part, which is returned by itself. */
 void charge_split(struct charge *c, uint64_t amount, struct charge *part);
 
 #endif

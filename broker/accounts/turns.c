@@ -52,7 +52,7 @@ uint64_t turns_begin(struct turns *t)
 {
 	uint64_t begun = clock_ns();
 
-	/* what the broker had for nobody pays for what everybody had */
+	/* what was done for nobody since the last turn moves the virtual time of all on */
 	if (t->nested++ == 0)
 		t->now_ns += begun - t->ended_ns;
 	t->begun_ns = begun;
@@ -70,7 +70,8 @@ static void mark(struct turns *t)
 	t->since_mark_ns = t->since_mark = 0;
 }
 
-/* Not more than the broker has run for since the mark, without what that is known to be of. */
+/* Limits @ns to the time that the broker has run for since the mark, less what of that is
+ * counted already. */
 static uint64_t limit_to_running(struct turns *t, uint64_t ns)
 {
 	uint64_t before = t->marked_ns + t->since_mark_ns;
@@ -198,7 +199,7 @@ static struct turn *next_of(struct user_turns *u, uint32_t *events)
 	return event.data.ptr;
 }
 
-/* The turn may end here, and all of the user's. */
+/* Serves one turn of the user, which may end there with all others of that user. */
 static void serve_one(struct user_turns *u)
 {
 	uint32_t events;

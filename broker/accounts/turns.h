@@ -31,7 +31,8 @@ struct user_turns {
 	int epoll;
 	struct event *wants; /* NULL: nothing is started now */
 	uint64_t served_ns;  /* its virtual time: when its next turn begins, at the earliest */
-	/* Which of its turns was served last, and how often with none between. */
+	/* Which of its turns was served last, and how often without another one of the user's in
+	 * between. */
 	struct turn *last;
 	unsigned n_in_a_row;
 	/* The only one that wants something for a while: the loop watches its descriptor itself,
@@ -44,7 +45,8 @@ struct user_turns {
 struct turns {
 	struct event_base *base;
 	struct event *serve;
-	struct user_turns *next; /* of those that want something now, as far as they were asked */
+	/* the next to be served of those users that have said so far that they want something */
+	struct user_turns *next;
 	uint64_t now_ns;   /* the virtual time: when the last turn began; or more, after a pause */
 	uint64_t ended_ns; /* when the broker was last done with something, by the clock */
 	uint64_t begun_ns; /* when what it is at began */
@@ -60,19 +62,20 @@ void turns_deinit(struct turns *t);
 
 /* After all turns of the user have ended. Others may start. */
 void user_turns_deinit(struct user_turns *u);
-/* It has had more of the broker's time than others who ask now, and is to wait for them. */
+/* Whether the user has had more of the broker's time than others who ask now, and is to wait for
+ * them. */
 bool user_turns_in_debt(const struct user_turns *u);
 
 /* When one of @events (EPOLLIN, EPOLLOUT) is there on @fd, or it was hung up, @turn is served in
  * its turn; as long as that lasts, again. 0 or negative errno. */
 int turn_start(struct turns *t, struct user_turns *u, struct turn *turn, int fd, uint32_t events);
-/* Those from now on; 0: none but that it was hung up. Takes no memory. */
+/* Waits for these events from now on; 0: only for a hang-up. Takes no memory. */
 void turn_await(struct turn *turn, uint32_t events);
 /* Before the descriptor is closed. May have ended already. */
 void turn_end(struct turn *turn);
 
-/* What is done for a user beside its turns counts as well: from then until now. Also within a turn,
- * of whomever. @u: NULL for nobody. */
+/* What is done for a user beside its turns is counted as well, between these two calls; also
+ * within the turn of another user. @u: NULL for nobody. */
 uint64_t turns_begin(struct turns *t);
 void turns_count(struct turns *t, struct user_turns *u, uint64_t begun);
 /* When what the broker is at began, by clock_ns(), without another look at the clock; or now. */

@@ -35,20 +35,21 @@ enum client_state {
 struct admission { /* what its connection is charged for */
 	struct charge connection, descriptors;
 	bool for_operator;     /* an administrator's: beyond a limit, or the broker is to end */
-	enum limit_kind lacks; /* what it is beyond */
+	enum limit_kind lacks; /* the limit that it is beyond */
 };
 
 /* Requests that are not answered yet. */
 struct client_requests {
 	LIST_HEAD(, deferred) deferred;
-	struct timed_request current;        /* the one that is being handled now */
-	TAILQ_HEAD(, unanswered) unanswered; /* all of these, as the journal has them */
+	struct timed_request current; /* the one that is being handled now */
+	/* all requests that are not answered, as the journal has them */
+	TAILQ_HEAD(, unanswered) unanswered;
 	uint32_t goodbye; /* serial of BYE, to be answered when all is released */
 };
 
 /* What the log has been told, or is yet to be. */
 struct client_logged {
-	struct holdings held; /* when its connection ended */
+	struct holdings held; /* what it held when its connection ended */
 	bool quarantine_told;
 	struct log_rate hidden; /* what was answered as if it were not there */
 };
@@ -68,11 +69,11 @@ struct client {
 	struct account *account;
 	struct admission admission;
 	struct connection *connection; /* NULL once it has ended */
-	int socket;                    /* of that; or -1 */
+	int socket;                    /* the connection's socket, or -1 */
 	struct turn death;             /* of the process */
 	struct event *timer;           /* handshake limit, then the rest of a long release */
 	uint64_t ready_by_ms;          /* the handshake limit */
-	TAILQ_ENTRY(client) ending;    /* of all clients, while ENDING */
+	TAILQ_ENTRY(client) ending;    /* in the list of clients that are ENDING */
 	struct client_requests requests;
 	struct client_logged logged;
 	/* what it has in the rooms above, which alone know what that is (struct client_rooms) */
@@ -90,7 +91,7 @@ void client_set_state(struct client *c, enum client_state state);
 const char *client_state_name(enum client_state state);
 /* As lines name it: valid as long as the client. */
 struct log_client client_in_log(const struct client *c);
-/* access_may() of its user, as the configuration is now. */
+/* access_may() for its user, by the configuration as it is now. */
 bool client_may(const struct client *c, enum access_right right, const struct access_object *what);
 /* Whether what this user's processes are and have is for it to see, and to end. */
 bool client_answers_for(const struct client *c, uid_t uid);

@@ -37,7 +37,7 @@ struct client_rooms {
 	bool (*handle)(struct client *c, const void *data, size_t size, struct fd_list *fds);
 	/* It is made again from its record: 0 or negative errno. */
 	int (*restore)(struct client *c);
-	/* What it had asked of another broker, which had not answered. */
+	/* A request to an earlier broker, which that had not answered. */
 	void (*ask_again)(struct client *c, const void *packet, size_t size, uint64_t since_ms);
 	/* What was deferred, since @since_ms; @again is that it, if it has waited (request_wait()).
 	 */
@@ -49,7 +49,7 @@ struct client_rooms {
 	void (*changed_state)(const struct client *c);
 	/* Its process may still read or write shared memory. */
 	bool (*may_use_memory)(const struct client *c);
-	/* Its connection has ended, and it may. */
+	/* Its connection has ended, and its process may still use memory. */
 	void (*leave)(struct client *c);
 	/* It is dead, or has said goodbye. */
 	void (*die)(struct client *c);
@@ -63,11 +63,11 @@ struct clients {
 	struct client **by_slot;
 	uint32_t n_slots, n;
 	struct table by_id;
-	uint32_t n_told; /* to be told of all that happens (broker/monitor) */
+	uint32_t n_told; /* how many clients are told of all that happens (broker/monitor) */
 	uint64_t last_id;
 
 	struct turns turns;
-	struct deferred_list woken; /* more requests than fit into a turn of the loop */
+	struct deferred_list woken; /* requests to be handled again in later turns of the loop */
 	struct event *waker;
 
 	TAILQ_HEAD(, client) ending;
@@ -75,10 +75,10 @@ struct clients {
 
 	TAILQ_HEAD(, queued) news; /* what was said to clients and does not count yet, in order */
 	uint64_t last_waiting;
-	TAILQ_HEAD(, waiting) waiting; /* of the broker before, to be handled again */
+	TAILQ_HEAD(, waiting) waiting; /* requests to an earlier broker, to be handled again */
 	struct queued *spare; /* for a packet when there is no memory; NULL: it is in use */
-	TAILQ_HEAD(, connection) in_flight; /* that descriptors are under way to */
-	size_t max_fds_ahead; /* that a client may leave unread, of what it has not asked for */
+	TAILQ_HEAD(, connection) in_flight; /* connections that descriptors are under way to */
+	size_t max_fds_ahead; /* how many a client may leave unread of what it has not asked for */
 	struct closer *closer;
 	size_t max_closing; /* sockets that wait for it: they cost descriptors */
 };

@@ -116,7 +116,7 @@ static bool has_thread(const struct closer *c, uid_t uid)
 	return false;
 }
 
-/* The first of somebody who has none of the threads. */
+/* The first socket in the queue of a user for whom no thread works. */
 static struct closing *next_locked(struct closer *c)
 {
 	struct closing *closing;

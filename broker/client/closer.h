@@ -34,7 +34,7 @@ void closing_start_kept(struct closing *closing, int fd);
 /* The same of a descriptor of whatever it is, that came from the user for whom @closing is. */
 void closing_start_other(struct closing *closing, int fd);
 
-/* What is not closed yet. */
+/* How many are not closed yet. */
 size_t closer_waiting(struct closer *c);
 /* Whether more than @most of them came from this user. */
 bool closer_is_behind(struct closer *c, uid_t uid, size_t most);

@@ -34,12 +34,13 @@ int connection_send(struct connection *c, const struct wire_message *m, const in
 int connection_offer(struct connection *c, const struct wire_message *m, const int *fds,
 		     size_t n_fds);
 
-/* Those that have ended, and whose peers had not received all descriptors yet: looks at them, as
- * some timer could not be set; and at the end of the broker. */
+/* Looks at connections that have ended before their peers had received all descriptors: when
+ * some timer could not be set, and at the end of the broker. */
 void connections_catch_up(struct broker *b);
 void connections_end(struct broker *b);
 
-/* Before this user is told that it has too many: some of those may count no more. */
+/* Called before this user is told that it has too many connections: some of those may count no
+ * more. */
 void connections_look_whether_received(struct broker *b, const struct account *a);
 
 /* What was said on all connections since the last time goes out: it counts now. */

@@ -17,10 +17,10 @@ struct wire_message;
  * in. Refusals are told to the peer. */
 void client_accept(struct broker *b, int socket, struct closing *closing);
 
-/* It has to be ready some time from now. 0, or -1 without memory. */
+/* Gives the client a time limit for becoming ready. 0, or -1 without memory. */
 int client_limit_handshake(struct client *c);
-/* It says what it is for. False, and hung up on, when it was let in for this use
- * alone and has another. */
+/* The client says what it is for. False, and hung up on, when it was let in as an operator's
+ * alone and is for something else. */
 bool client_greets_as(struct client *c, bool operator);
 
 /* The connection has ended: @why is NULL when the peer hung up, else what it is told and logged. */

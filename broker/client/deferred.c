@@ -115,8 +115,8 @@ static bool set_time_limit(struct deferred *p, int timeout)
 	return p->timer && event_add(p->timer, &limit) == 0;
 }
 
-/* What is beside its packet, which the journal has as well: what it waits for has a name, of which
- * it may be the only one that waits. */
+/* What a request that waits takes beside its packet, of which the journal has a copy: the name
+ * that it waits for may be there for this one alone. */
 static uint64_t own_of_wait(const struct deferred *p, int timeout)
 {
 	return p->size + OWN_OF_PRICE(p->size) + (timeout > 0 ? PRICE_TIMER_OWN : 0);
@@ -219,7 +219,7 @@ void deferred_wake_first(struct broker *b, struct deferred_list *list)
 	turns_count(&b->clients->turns, account_turns(client->account), begun);
 }
 
-/* Up to and with @last. True when it was not reached. */
+/* Handles requests again, up to and with @last. True when it was not reached. */
 static bool wake_some(struct broker *b, struct deferred_list *list, const struct deferred *last)
 {
 	bool more = last;
@@ -256,7 +256,7 @@ void deferred_on_waker(evutil_socket_t fd, short what, void *data)
 	wake_rest_later(b);
 }
 
-/* Up to and with @last, to be handled again in turns of the loop. */
+/* Moves requests, up to and with @last, to those that are handled again in turns of the loop. */
 static void move_to_woken(struct broker *b, struct deferred_list *list, const struct deferred *last)
 {
 	struct deferred *p;

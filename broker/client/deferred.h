@@ -28,8 +28,8 @@ TAILQ_HEAD(deferred_list, deferred);
 struct wait_kind {
 	/* Says what has not happened in time, of what was asked: SHARE_ETIMEDOUT. */
 	int (*fail_late)(const struct wire_message *request, struct failure *failure);
-	/* A request has left the list, but by being woken: the last thing that is done with the
-	 * list. NULL: whose it is does not care. */
+	/* Called after a request has left the list in another way than by being woken, as the
+	 * last thing that is done with the list. NULL: the list's owner need not know. */
 	void (*left)(struct broker *b, struct deferred_list *list);
 };
 
@@ -61,10 +61,10 @@ void deferred_wake_later(struct broker *b, struct deferred_list *list);
 void deferred_wake_first(struct broker *b, struct deferred_list *list);
 /* All are answered with an error. */
 void deferred_fail(struct deferred_list *list, int error, const char *text);
-/* Or only that one, if it is there. */
+/* That one alone is, if it is in the list. */
 void deferred_fail_one(struct deferred_list *list, const struct deferred_id *id, int error,
 		       const char *text);
-/* Or those of that client. */
+/* Those of that client alone are. */
 void deferred_fail_client(struct deferred_list *list, const struct client *client, int error,
 			  const char *text);
 /* Ends the client's request that waits (request_wait()) with this serial. */

@@ -122,7 +122,7 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 			gets_on = true;
 			continue;
 		}
-		/* the end of another one may give some back */
+		/* the end of another client may give memory back */
 		TAILQ_REMOVE(&b->clients->ending, c, ending);
 		TAILQ_INSERT_TAIL(&b->clients->ending, c, ending);
 		budget -= STUCK_COST;
@@ -169,7 +169,7 @@ void client_on_death(struct turn *turn, uint32_t events)
 	start_ending(c);
 }
 
-/* The connection has ended; the process perhaps not. */
+/* Goes on with a client whose connection has ended, but perhaps not its process. */
 static void outlive_connection(struct client *c)
 {
 	const struct client_rooms *rooms = c->broker->clients->rooms;

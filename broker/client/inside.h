@@ -51,9 +51,11 @@ struct connection {
 	/* Descriptors could not be sent; the socket may be writable all along. */
 	struct event *retry;
 	TAILQ_HEAD(, queued) queue;
-	bool waits;           /* some of it did not go out: for the socket, or for its peer */
-	uint64_t n_sent;      /* packets */
-	size_t fds_in_flight; /* at most: sent since the peer was last seen to have read all */
+	/* some of the queue did not go out, because of the socket or of its peer */
+	bool waits;
+	uint64_t n_sent; /* packets */
+	/* at most so many: those sent since the peer was last seen to have read all */
+	size_t fds_in_flight;
 	TAILQ_ENTRY(connection) in_flight; /* in the broker, while there are any */
 	int retry_ms;
 	struct charge charge, charge_socket; /* once the client no longer has them */
@@ -77,9 +79,9 @@ int queued_let_wait(struct connection *c, struct queued *q);
 void connection_drop_queue(struct connection *c);
 
 /* sending.c */
-/* What the socket takes now of what waits to go out. */
+/* Sends as much of what waits to go out as the socket takes now. */
 void connection_flush(struct connection *c);
-/* Nothing is read for a moment. */
+/* Stops reading from the client for a moment. */
 void connection_pause(struct connection *c);
 void connection_on_retry(evutil_socket_t fd, short what, void *data);
 /* The peer has received all descriptors; or nobody counts them any more. */

@@ -45,7 +45,7 @@
 
 struct listener {
 	struct broker *broker;
-	struct user_turns turns; /* of those who come */
+	struct user_turns turns; /* the turn that those who connect have together */
 	struct turn turn;
 	struct event *back_off;
 	struct log_rate refusals;
@@ -213,7 +213,7 @@ static bool is_ready(struct listener *l)
 	       closer_waiting(l->broker->clients->closer) <= l->broker->clients->max_closing;
 }
 
-/* One at a time, as whose turn it is is known only then. */
+/* Accepts one client at a time, as whose turn it is shows only then. */
 static void on_turn(struct turn *turn, uint32_t events)
 {
 	struct listener *l = (void *)((char *)turn - offsetof(struct listener, turn));

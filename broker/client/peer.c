@@ -33,8 +33,8 @@
 
 #define NO_ID ((id_t)-1) /* which is nobody's */
 
-/* What those are shown as that have no number here; NO_ID where all have. Without /proc to tell, it
- * is taken to be a namespace of few. */
+/* The number that the kernel shows for those that have none here; NO_ID where all have one.
+ * Without /proc to tell, it is taken to be a namespace of few. */
 static id_t shown_as(const char *map_path, const char *overflow_path)
 {
 	unsigned long first = 1, outside = 1, n = 0, overflow = 65534;

@@ -19,7 +19,7 @@ struct peer {
 /* 0 or negative errno: -ESRCH when the process is gone or cannot be named from here, -EOVERFLOW
  * when the broker's user namespace has no number for its user. */
 int peer_identify(int socket, struct peer *out);
-/* Of one that was identified before: its groups, at least. */
+/* Finds out again the groups, at least, of a peer that was identified before. */
 int peer_identify_again(int socket, struct peer *out);
 void peer_deinit(struct peer *p);
 /* Bytes that it takes, of a process with many groups a lot. */

@@ -70,7 +70,8 @@ static void add_last(struct connection *c, struct queued *q)
 	q->is_news = true;
 }
 
-/* In their place, and the keeper has them. 0 or negative errno, and nothing has changed. */
+/* Puts duplicates of descriptors in their place, which the keeper has as well. 0 or negative
+ * errno, and nothing has changed. */
 static int own_fds(struct fd_list *fds)
 {
 	struct fd_list own = {.n = 0};
@@ -163,7 +164,7 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Those that were read are whoever's they are, or -1. */
+/* Descriptors that were read belong to whatever object they are of, or are -1. */
 static void record_fds(struct record *r, struct fd_list *fds)
 {
 	static uint32_t ids[WIRE_FDS_MAX];

@@ -130,7 +130,7 @@ static int charge_again(struct client *c)
 	return 0;
 }
 
-/* As a client of this state is. */
+/* Has a restored client go on as one in its state does. */
 static int go_on(struct client *c)
 {
 	struct broker *b = c->broker;
@@ -214,7 +214,7 @@ int clients_restore(struct broker *b)
 /* ------------------------------------------------------------------------------------------- */
 /* Requests that are not answered                                                              */
 
-/* As its record says it: all that is kept of it otherwise is which record that is. */
+/* A request as its record has it; else only the record's number is kept of it. */
 struct waiting {
 	TAILQ_ENTRY(waiting) link; /* once it was read */
 	uint64_t client, number, since_ms;

@@ -199,7 +199,8 @@ static void fail_to_send(struct connection *c, int error)
 		client_lose(c->client, error);
 }
 
-/* It goes out, or waits. 0; 1: it waits; negative errno: the connection has failed. */
+/* Sends the packet or has it wait. 0: it went out; 1: it waits; negative errno: the connection
+ * has failed. */
 static int send_queued(struct connection *c, struct queued *q)
 {
 	bool wait_for_fds;
@@ -269,7 +270,8 @@ bool connections_wait_for_flush(const struct broker *b)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* What the peer has not received by then would count no more, but be there all the same. */
+/* Descriptors that the peer has not received when its connection ends would not count any more,
+ * but be there all the same. */
 void connection_wait_until_received(struct connection *c)
 {
 	const struct timeval delay = {0, RETRY_LAST_MS * 1000};

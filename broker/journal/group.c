@@ -21,7 +21,7 @@ struct group *group_of(const struct journal *j, uint64_t number)
 	return (struct group *)(void *)(j->memory + HEAD_SIZE + (number & 1) * GROUP_SIZE);
 }
 
-/* Of the open group, so many bytes have memory. */
+/* Gives so many bytes of the open group memory. */
 static int reserve(struct journal *j, uint64_t size)
 {
 	uint64_t *reserved = &j->reserved[j->open->number & 1];
@@ -41,7 +41,7 @@ static int reserve(struct journal *j, uint64_t size)
 	return r;
 }
 
-/* Of a group that does not count any more: what it was larger than others is given back. */
+/* Gives back what a group that does not count any more was larger than others. */
 static void trim(struct journal *j, struct group *g, uint64_t *reserved)
 {
 	uint64_t offset = (uint64_t)((unsigned char *)g - j->memory) + GROUP_LEAST;

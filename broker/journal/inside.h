@@ -95,7 +95,7 @@ struct journal {
 	unsigned char *memory;
 	struct head *head;
 	struct group *open; /* being written */
-	unsigned char *end; /* of what is in it */
+	unsigned char *end; /* end of what is in the open group */
 	struct operation *last;
 	uint64_t reserved[2]; /* memory that each group has */
 	uint64_t size;        /* bytes of the file */
@@ -104,11 +104,13 @@ struct journal {
 	uint32_t layout;      /* of its records */
 	int fd;
 	bool is_old, has_ended;
-	bool is_copy;               /* its memory is this process's alone */
-	bool has_unhandled;         /* in the inbox, from before: see journal_take_unhandled() */
+	bool is_copy; /* its memory is this process's alone */
+	/* a packet of before is in the inbox: see journal_take_unhandled() */
+	bool has_unhandled;
 	struct chunk_state *chunks; /* by their first CHUNK_SIZE bytes */
 	struct chunk_list with_free[RECORD_TYPES][CLASSES], holes[RECORD_TYPES][CLASSES];
-	struct chunk_queue empty; /* have memory, and no live entries; the last one at the end */
+	/* chunks that have memory and no live entries; the one emptied last is at the end */
+	struct chunk_queue empty;
 	uint32_t n_empty;
 	uint32_t spare_empty; /* so many of these keep it: EMPTY_SPARE, but in tests */
 	uint64_t given_back;  /* bytes of memory that holes do not have */
@@ -143,12 +145,12 @@ uint16_t chunk_span(uint32_t entry_size);
 /* The number of chunks with a checksum of its own, as it changes by one store. */
 uint64_t chunks_word(uint32_t n);
 struct chunk_state *chunk_state(const struct journal *j, const struct chunk *chunk);
-/* Its entries are all free from now on; or are not any more. */
+/* The chunk's entries are all free from now on; or are not any more. */
 void chunk_is_empty(struct journal *j, struct chunk_state *s);
 void chunk_is_used(struct journal *j, struct chunk_state *s);
-/* Those that have been empty since before the group that counts now become holes, but for some: who
- * comes and goes all the time would have to be given memory again each time, so those that have
- * been empty for longest do. */
+/* Chunks that have been empty since before the group that counts now become holes, but for some:
+ * as memory that comes and goes would have to be given again each time, those go first that have
+ * been empty for longest. */
 void chunks_empty(struct journal *j);
 /* Whether a chunk of a journal that is opened is a hole. @data: where the file had data when this
  * was asked for the chunk before; 0 before the first one. */
@@ -169,7 +171,8 @@ size_t operation_room(uint32_t size); /* with the bytes */
 /* @filing: entries that become free are given out again. */
 void group_apply(struct journal *j, const struct group *g, bool filing);
 
-/* record.c: of what this program writes: STATE_LAYOUT, but in a test that has the one after it. */
+/* record.c: the layout of what this program writes: STATE_LAYOUT, but in a test that has the one
+ * after it. */
 uint32_t state_layout(void);
 
 /* check.c: 0, or -EBADMSG and @why. */

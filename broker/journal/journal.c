@@ -18,7 +18,8 @@
 #include "broker/journal/inside.h"
 #include "broker/log/log.h"
 
-/* The number of the group that a new journal has: with nothing in it, so that one always counts. */
+/* The number of the first group of a new journal. Nothing is in it; it is there so that one
+ * group always counts. */
 #define FIRST_GROUP 1u
 
 void journal_end(struct journal *j, int error)

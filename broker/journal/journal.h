@@ -24,7 +24,7 @@ struct iovec;
 
 /* A packet is received straight into this, so that it is not lost with who has received it. */
 struct inbox {
-	uint64_t number;       /* of packets; counted before one is received */
+	uint64_t number;       /* the packet's number, which is counted up before it is received */
 	uint64_t client;       /* whose it is */
 	uint64_t attempts;     /* to handle it, by brokers that died of it or beside it */
 	uint64_t check;        /* the journal's own: that number and client are what they were */
@@ -48,18 +48,19 @@ void journal_put(struct journal *j, enum record_type type, uint32_t *record, con
 /* The same of bytes that lie apart. */
 void journal_put_parts(struct journal *j, enum record_type type, uint32_t *record,
 		       const struct iovec *parts, size_t n);
-/* The record is gone from the next commit on, and *record is 0. Of 0 nothing. */
+/* The record is gone from the next commit on, and *record is 0. If it is 0 already nothing
+ * happens. */
 void journal_drop(struct journal *j, uint32_t *record);
 /* A new record, whose bytes (zeros at first) the caller writes in place from now on: that the
  * record is there counts from the next commit on, and what is written there at once. No checksum
  * guards it: who reads it checks what it uses. NULL: there is no memory for that. It is dropped
  * like others, and never put. */
 void *journal_place(struct journal *j, enum record_type type, uint32_t *record, size_t size);
-/* Those bytes, of a record that was read. */
+/* The bytes of a record that is written in place, after it was read. */
 void *journal_in_place(struct journal *j, uint32_t record);
 
-/* All that was put and dropped since the last time, and that the packet in the inbox was handled.
- */
+/* From now on all counts that was put and dropped since the last time, and that the packet in
+ * the inbox was handled. */
 void journal_commit(struct journal *j);
 bool journal_is_committed(const struct journal *j); /* nothing has happened since */
 /* No broker shall go on from this journal, as it cannot say all any more: @error (an errno) is why.
@@ -80,15 +81,15 @@ size_t journal_take_unhandled(struct journal *j);
 typedef int journal_reader(void *data, uint32_t record, const void *bytes, size_t size);
 int journal_read(struct journal *j, enum record_type type, size_t least, journal_reader *reader,
 		 void *data);
-/* Of a record that was put, as it was last committed. */
+/* The bytes of a record that was put, as they were last committed. */
 const void *journal_bytes(const struct journal *j, uint32_t record, size_t *size);
 
 /* The layout of its records (record.h), as one of them, RECORD_IDS, says. 0, or -EBADMSG for one
  * that this program does not know. */
 int journal_set_layout(struct journal *j, uint64_t layout);
 uint32_t journal_layout(const struct journal *j);
-/* All that is put is of this program's. True: it was an older one, and from now on no program that
- * does not know this one opens the journal. */
+/* All records that are put have this program's layout. True if that of the journal was older:
+ * from now on no program opens it that does not know this one. */
 bool journal_raise_layout(struct journal *j);
 
 uint64_t journal_size(const struct journal *j); /* bytes of memory that it has for records */

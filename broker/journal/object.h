@@ -17,16 +17,16 @@ struct object_kind {
 	size_t size;      /* of the struct */
 	size_t record;    /* where in it its uint32_t record is */
 	bool is_packed;   /* what follows the members does so at once, and not at a multiple of 8 */
-	/* By what they are read in order, as what is later may need what was before; NULL: in any
-	 * order. Only of what fields() has read. */
+	/* The number by which objects are read in order, as a later one may need an earlier one;
+	 * NULL: in any order. It looks only at what fields() has read. */
 	uint64_t (*order)(const void *object);
 	/* Names the members: see record.h. It follows no pointers that are among them, as these may
 	 * be NULL while a record is read that makes no sense. */
 	void (*fields)(struct record *r, void *object);
-	/* What the record says is in @object, which is to be freed with free(), and all else in it
-	 * is zeros. Finds out whether that can be, makes what follows from it (charges, lists,
-	 * timers), and has @object from then on. 0 or negative errno: then the broker cannot go on.
-	 */
+	/* Makes an object of the broker out of what was read into @object, which was allocated
+	 * with malloc() and has zeros in all other members. Finds out whether that can be, makes
+	 * what follows from it (charges, lists, timers), and owns @object from then on. 0 or
+	 * negative errno: then the broker cannot go on. */
 	int (*attach)(struct broker *b, void *object);
 };
 

@@ -44,8 +44,8 @@ static inline bool record_has(const struct record *r, uint32_t layout)
 	return r->layout >= layout;
 }
 
-/* Nothing was wrong so far either. False also while it is only found out how long the members of a
- * layout are: then all of them are read as zeros. */
+/* The record is read, and nothing was wrong so far. False also while it is only found out how
+ * long the members of a layout are: then all of them are read as zeros. */
 static inline bool record_reads(const struct record *r)
 {
 	return r->is_read && r->error == 0;
@@ -87,7 +87,7 @@ static inline void record_u64(struct record *r, uint64_t *member)
 void record_i32(struct record *r, int32_t *member);
 void record_flag(struct record *r, bool *member);  /* 4 bytes */
 void record_flag8(struct record *r, bool *member); /* 1 byte */
-/* Of @room bytes, with a NUL and zeros to the end. */
+/* A text in @room bytes, with a NUL and zeros to the end. */
 void record_text(struct record *r, char *text, size_t room);
 /* The same, allocated; NULL is written as "", and read. */
 void record_string(struct record *r, char **text, size_t room);

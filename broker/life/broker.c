@@ -193,7 +193,7 @@ static int open_journal(struct broker *b, const struct keeper *keeper)
 	return r;
 }
 
-/* What the journal has to say is there for the next one. */
+/* Leaves what the journal has to say to the next broker. */
 static void let_another_one_try(const struct keeper *keeper)
 {
 	if (keeper && keeper->generation > 1)

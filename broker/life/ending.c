@@ -184,7 +184,7 @@ static void on_hangup(evutil_socket_t fd, short what, void *data)
 	end_now(e);
 }
 
-/* From now on: what came before, since main() has begun, comes now. */
+/* Hears of hang-ups from now on; one that came since main() began comes now. */
 static int listen_for_hangups(struct ending *e)
 {
 	struct sigaction before;

@@ -41,7 +41,8 @@ struct arguments {
 	const char *socket;
 	const char *remove;
 	int listen_fd;
-	bool got_listen_fd; /* which a broker that goes on does not have under that number */
+	/* a broker that goes on does not have the descriptor under that number */
+	bool got_listen_fd;
 	int lifeline_fd;
 	int drain_ms;
 	bool check;

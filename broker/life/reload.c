@@ -59,7 +59,7 @@ struct reload {
 	/* of the last time */
 	int refused; /* a SHARE_E... number, or 0 */
 	char why[CONFIG_ERROR_MAX];
-	struct config_changes changes; /* if it was not refused */
+	struct config_changes changes; /* what changed, if it was not refused */
 };
 
 /* Of a broker that has ended. Nobody looks there; it is no leak. */
@@ -225,7 +225,7 @@ void handle_reload(struct request *request)
 	struct reload *r = b->life->reload;
 	struct deferred_list *list;
 
-	/* whether or not it makes of who has asked somebody who may not ask */
+	/* this holds even if the new configuration no longer lets the client that asked do so */
 	if (request->deferred_ms) {
 		answer_reload(request, r);
 		return;

@@ -102,13 +102,13 @@ static int read_ids(void *data, uint32_t record, const void *bytes, size_t size)
 	return r.error;
 }
 
-/* None, if the broker died before it had done anything. */
+/* There is no record of them if the broker died before it had done anything. */
 static int restore_ids(struct broker *b)
 {
 	return journal_read(b->journal, RECORD_IDS, IDS_LEAST, read_ids, b);
 }
 
-/* Before any of them is asked for anything. */
+/* Takes over the agents before any of them is asked for anything. */
 static int agents_go_on(struct broker *b)
 {
 	struct device *d;
@@ -158,7 +158,7 @@ int restore_all(struct broker *b)
 		return r;
 	names_restored(b);
 	pools_restored(b);
-	/* what was read, and is not what was made of it */
+	/* gives back the memory of what was read, beside what was made of it */
 	malloc_trim(0);
 	log_info("taken over in %" PRIu64 " ms: %u client%s, %zu buffer%s", clock_ms() - begun,
 		 b->clients->n, b->clients->n == 1 ? "" : "s", slab_live(&b->buffers->slab),
@@ -171,7 +171,8 @@ static bool has_crashed(const struct keeper *k)
 	return k && (k->hung || (k->signal != 0 && k->signal != SIGKILL));
 }
 
-/* What the dead one had received. If it was killed, that has nothing to do with it. */
+/* Handles the packet that the dead broker had received. If that broker was killed, the packet
+ * has nothing to do with it. */
 static void handle_unhandled(struct broker *b)
 {
 	struct inbox *inbox = journal_inbox(b->journal);

@@ -11,7 +11,8 @@ void ids_note(struct broker *b);
 
 /* All that it had. 0 or negative errno, with a line in the log. */
 int restore_all(struct broker *b);
-/* And what it was asked, and had not answered. 0 or negative errno, and nothing of it counts. */
+/* Takes over the requests that it had not answered. 0 or negative errno, and then nothing of it
+ * counts. */
 int restore_requests(struct broker *b);
 
 #endif

@@ -31,7 +31,7 @@ struct upgrade {
 	struct deferred_list waits; /* who has asked for one */
 };
 
-/* The broker before had asked itself to, and what came of it is this one. */
+/* The earlier broker had been asked to hand over, and this one is what came of that. */
 static bool answer_upgrade(struct request *request, const struct keeper *keeper)
 {
 	struct page p;

@@ -4,24 +4,25 @@
 
 #include "broker/names/token.h"
 
-#define NO_GROUP ((gid_t)-1) /* its user may use the pool by itself */
+#define NO_GROUP ((gid_t)-1) /* no group: the token's user may use the pool as a user */
 
 /* token.c */
 void tokens_end(struct broker *b);
-/* Its time ends then. False without memory. */
+/* Has the token end at that time. False without memory. */
 bool token_limit(struct broker *b, struct token *t, uint64_t ends_ms);
-/* From its maker, or from those that have none. */
+/* Takes it out of its maker's list, or out of that of tokens without a maker. */
 void token_detach(struct token *t);
 
-/* token_left.c: its maker goes. To be called until the maker has no token, as each call ends one or
- * has one outlive the maker. */
+/* token_left.c: the token's maker goes. To be called until the maker has no token: each call
+ * ends one, or has one outlive the maker. */
 void token_lose_maker(struct broker *b, struct token *t);
 void token_join_left(struct token *t);
 void token_quit_left(struct token *t);
-/* Its maker is gone, and that one's user may not use the pool any more. */
+/* Whether its maker is gone, and the maker's user may not use the pool any more. */
 bool token_right_is_lost(const struct token *t);
 void token_remember(struct broker *b, const struct token *t, enum token_end how);
-/* As far as that is remembered, and this client may know; or NULL. */
+/* How the token of these bytes has ended, if that is remembered and this client may know it;
+ * else NULL. */
 const char *token_how_it_ended(const struct client *client, const unsigned char *bytes);
 
 #endif

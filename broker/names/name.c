@@ -109,7 +109,8 @@ static void free_if_unused(struct broker *b, struct name *n)
 	free(n);
 }
 
-/* With a buffer of @pool that is published, or is to be. */
+/* What decides on the rights to the name, with a buffer of @pool that is published under it or
+ * is to be. */
 static struct access_object name_object(const struct name *n, const struct access_object *pool)
 {
 	return (struct access_object){.kind = OBJECT_NAME,
@@ -179,7 +180,7 @@ void names_access_changed(struct broker *b)
 		deferred_wake_later(b, &n->waits);
 }
 
-/* It is published: all that it says is there, and its charge. */
+/* Lists the name as published; all that it says is there, and charged. */
 static void link_name(struct broker *b, struct name *n)
 {
 	referrer_attach(n->buffer, &n->referrer, REFERRER_NAME, n->charge.account);
@@ -190,7 +191,7 @@ static void link_name(struct broker *b, struct name *n)
 	n->publisher->holds.names++;
 }
 
-/* The buffer and everything that came with it; the node stays. */
+/* Drops the buffer and everything that was published with it; the node stays. */
 static void clear(struct broker *b, struct name *n)
 {
 	struct buffer *buffer = n->buffer;
@@ -212,7 +213,7 @@ static void clear(struct broker *b, struct name *n)
 	charge_return(&n->charge);
 }
 
-/* Over what is there. */
+/* Whether this may be published in the place of what is there. */
 static bool may_publish(const struct name *n, const struct publication *p)
 {
 	const struct access_object pool = pool_object(buffer_pool(p->buffer));
@@ -233,7 +234,7 @@ static int may_replace(const struct name *n, const struct publication *p, struct
 	}
 	if (!n->buffer)
 		return 0;
-	/* who may publish it learns that much */
+	/* who may publish the name may know that it is taken */
 	if (!may_publish(n, p)) {
 		if (seen)
 			return failure_set(failure, SHARE_EACCES, "'%s' belongs to uid %u", n->text,
@@ -247,8 +248,8 @@ static int may_replace(const struct name *n, const struct publication *p, struct
 	return 0;
 }
 
-/* The charge and the tensor that the name is to have. One for another must work at the limit, too.
- */
+/* Takes the charge and copies the tensor that the name is to have. To put one in the place of
+ * another must work at the limit, too. */
 static int pay_for(struct name *n, const struct publication *p, struct charge *charge,
 		   struct metadata **tensor, struct failure *failure)
 {
@@ -287,7 +288,8 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 		return r;
 	}
 	change = n->buffer ? SHARE_REPLACED : SHARE_PUBLISHED;
-	buffer_ref(p->buffer); /* before the old one goes: it may be the same */
+	/* the new reference comes before the old one goes, as both may be of the same buffer */
+	buffer_ref(p->buffer);
 	clear(b, n);
 	n->buffer = p->buffer;
 	n->version = *version = ++b->names->last_version;
@@ -324,7 +326,7 @@ static int absent(const void *text, size_t size, struct failure *failure)
 			   (const char *)text);
 }
 
-/* As if it were not there; the log has why. */
+/* Answers as if the name were not there; the log has the reason. */
 static void hide(const struct name *n, struct client *client)
 {
 	char why[SHARE_NAME_MAX * 2 + 128];
@@ -369,7 +371,7 @@ static int fail_late(const struct wire_message *request, struct failure *failure
 			   (int)request->lookup.name.size, (const char *)request->lookup.name.data);
 }
 
-/* It is nobody's business but the client's what it waits for. */
+/* Tells those who watch this client that it waits; what it waits for is nobody else's business. */
 static void tell_wait(struct broker *b, const struct name *n, const struct client *client)
 {
 	const struct access_object what = name_object(n, NULL);
@@ -382,7 +384,8 @@ static void tell_wait(struct broker *b, const struct name *n, const struct clien
 
 static const struct wait_kind for_name = {fail_late, left};
 
-/* Whoever may not find it waits on when it is published: for him it is not there. */
+/* A client that may not find the name goes on waiting when it is published: for this client it
+ * is not there. */
 int name_look_up(struct request *r, struct failure *failure)
 {
 	const struct wire_lookup *m = &r->m->lookup;

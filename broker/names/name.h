@@ -31,7 +31,7 @@ struct name {
 	RB_ENTRY(name) tree;
 	struct buffer *buffer; /* NULL: not published */
 	uint64_t version;
-	uint32_t mode; /* at most, for those who look it up */
+	uint32_t mode; /* what those who look it up get at most */
 	bool persistent;
 	uid_t uid;                /* of the publisher */
 	struct client *publisher; /* NULL when persistent */
@@ -58,7 +58,7 @@ struct publication {
 	struct wire_bytes tensor;
 };
 
-/* All return 0 or a SHARE_E..., for which @failure has the reason, when nothing has changed. */
+/* These return 0, or a SHARE_E... number: then nothing has changed, and @failure has the reason. */
 int name_publish(struct broker *b, const struct publication *p, uint64_t *version,
 		 struct failure *failure);
 /* A LOOKUP is answered now, or waits. */
@@ -67,11 +67,11 @@ int name_unpublish_by(struct broker *b, struct client *client, const void *text,
 		      struct failure *failure);
 
 void name_unpublish(struct broker *b, struct name *n);
-/* The journal says what it is now. */
+/* The journal is told what the name is now. */
 void name_note(struct broker *b, struct name *n);
-/* Of one that is published. */
+/* Whether the client has this right to a name that is published. */
 bool name_may(const struct name *n, const struct client *client, enum access_right right);
-/* Those that the journal has. 0 or negative errno. */
+/* Restores those that the journal has. 0 or negative errno. */
 int names_restore_published(struct broker *b);
 /* The first published name after @after (or from it on), in byte order; NULL when there is none. */
 struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive);

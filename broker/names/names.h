@@ -23,7 +23,7 @@ struct name_tree {
 
 #define ENDED_TOKENS 1024 /* that are remembered */
 struct ended_token {
-	unsigned char bytes[16]; /* of its 32, which nobody guesses either */
+	unsigned char bytes[16]; /* half of the token's bytes, which nobody guesses either */
 	uint64_t pool;
 	uid_t uid;
 	uint32_t how; /* enum token_end */
@@ -34,13 +34,14 @@ struct names {
 	struct name_tree tree;
 	uint64_t n;
 	uint64_t last_version;
-	struct log_rate unpublished;           /* by others than who had published */
+	/* names that others than their publishers have ended */
+	struct log_rate unpublished;
 	TAILQ_HEAD(watch_list, watch) watches; /* by identifier */
 	uint64_t last_watch;
 	struct table tokens;
 	struct slab token_slab; /* struct token */
 	struct generations token_generations;
-	struct ended_token ended[ENDED_TOKENS]; /* the last ones, in a circle */
+	struct ended_token ended[ENDED_TOKENS]; /* the tokens that ended last, in a circle */
 	uint64_t n_ended;
 };
 
@@ -51,15 +52,16 @@ void names_deinit(struct broker *b);
 /* A broker that comes after another one: names, tokens and watches, as the journal has them. 0 or
  * negative errno. */
 int names_restore(struct broker *b);
-/* And who was to be told of changes, and can be told now, is. */
+/* After all is restored: tells clients of changes that they were to be told of and can be told
+ * now. */
 void names_restored(struct broker *b);
 /* The configuration is new: who waits for a name may be somebody who finds it now. */
 void names_access_changed(struct broker *b);
 
 /* What a client has of them. */
 struct client_names {
-	LIST_HEAD(, name) published; /* that go with it */
-	TAILQ_HEAD(, token) tokens;  /* that it made, in this order */
+	LIST_HEAD(, name) published; /* names that go with the client */
+	TAILQ_HEAD(, token) tokens;  /* tokens that it made, in this order */
 	LIST_HEAD(, watch) watches;
 };
 

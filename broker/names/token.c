@@ -122,13 +122,13 @@ bool token_limit(struct broker *b, struct token *t, uint64_t ends_ms)
 	return set_timer(b, t) == 0;
 }
 
-/* Of one with a limit of time, its timer. */
+/* What a token with a time limit has of its own: its timer. */
 static uint64_t own_of(uint64_t limit_ms)
 {
 	return limit_ms > 0 ? PRICE_TIMER_OWN : 0;
 }
 
-/* All that may fail. */
+/* Does all that may fail when a token is made. */
 static int fill(struct broker *b, struct token *t, const struct token_terms *terms,
 		struct failure *failure)
 {
@@ -174,7 +174,7 @@ static void token_fields(struct record *r, void *object)
 	}
 }
 
-/* Those without a maker in the order in which they lost it. */
+/* Tokens without a maker are read in the order in which they lost it. */
 static uint64_t token_order(const void *object)
 {
 	const struct token *t = object;

@@ -50,16 +50,16 @@ struct token {
 	struct {
 		uid_t uid;
 		pid_t pid;
-		/* and once it is gone: */
-		gid_t group; /* by which this user may use the pool; or NO_GROUP */
+		/* what is known of the maker once it is gone */
+		gid_t group; /* the group by which its user may use the pool, or NO_GROUP */
 		char *label; /* allocated */
 		uint64_t
 		    gone_ms; /* as clock_ms(), when it went: later than the others of its pool */
 	} was;
 	TAILQ_ENTRY(token) of_maker;
-	TAILQ_ENTRY(token) of_pool; /* of those without a maker */
+	TAILQ_ENTRY(token) of_pool; /* in its pool's list of tokens without a maker */
 	struct event *timer;
-	uint64_t ends_ms; /* as clock_ms(); 0: no time limit */
+	uint64_t ends_ms; /* when it ends, by clock_ms(); 0: it has no time limit */
 	struct fence fence;
 	struct metadata *tensor; /* for importers; NULL: none */
 	struct charge charge;
@@ -83,13 +83,13 @@ struct token_terms {
 int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
 	      struct token **out, struct failure *failure);
 struct token *token_find(struct broker *b, const unsigned char *bytes);
-/* For reports, and those who read them: no secret. */
 #define TOKEN_PREFIX offsetof(struct token, index)
+/* The token's identifier, which reports show and which is no secret. */
 uint64_t token_id(const struct token *t);
 struct token *token_by_id(struct broker *b, uint64_t id); /* NULL: there is none (any more) */
 /* Whether it is this client's to end: its user's, or an administrator's. */
 bool token_is_for(const struct token *t, const struct client *client);
-/* It was imported: one use less. */
+/* The token was imported, so it has one use less. */
 void token_used(struct broker *b, struct token *t);
 void token_free(struct broker *b, struct token *t, enum token_end how);
 /* The journal says what it is now. */

@@ -28,7 +28,7 @@
 #define PART    8 /* of a pool */
 
 /* ------------------------------------------------------------------------------------------- */
-/* The right of its user                                                                       */
+/* The right of the token's user */
 
 static bool user_may(const struct token *t, const gid_t *group)
 {
@@ -39,7 +39,7 @@ static bool user_may(const struct token *t, const gid_t *group)
 	return access_may(&p->broker->config->rights, &who, access_right_of(t->mode), &object);
 }
 
-/* By itself, or as a member of one of its groups. */
+/* Finds by what the user may use the pool: by itself, or as a member of one of its groups. */
 static bool find_group(struct token *t)
 {
 	const struct peer *peer = &t->maker->peer;
@@ -73,7 +73,8 @@ static uint64_t room_in(const struct pool *p)
 	return kept < most ? most - kept : 0;
 }
 
-/* The next one to end so that this one has room; itself, if it is to end. NULL: there is room. */
+/* The token that has to end next so that this one has room; that may be this one itself. NULL:
+ * there is room. */
 static struct token *in_the_way(struct token *t)
 {
 	struct pool *p = buffer_pool(t->buffer);
@@ -100,7 +101,7 @@ void token_quit_left(struct token *t)
 	TAILQ_REMOVE(&p->use.left, t, of_pool);
 }
 
-/* False: it ends with its maker. */
+/* Has the token outlive its maker. False: it ends with its maker. */
 static bool outlive(struct broker *b, struct token *t)
 {
 	const struct token *last = TAILQ_LAST(&buffer_pool(t->buffer)->use.left, tokens_left);
@@ -110,7 +111,7 @@ static bool outlive(struct broker *b, struct token *t)
 	if (!t->was.label ||
 	    !token_limit(b, t, t->ends_ms < now + HOUR_MS ? t->ends_ms : now + HOUR_MS))
 		return false;
-	/* the next broker puts them in this order */
+	/* the next broker restores them in the order of these times */
 	t->was.gone_ms = last && last->was.gone_ms >= now ? last->was.gone_ms + 1 : now;
 	token_detach(t);
 	buffer_ref(t->buffer);
@@ -139,7 +140,7 @@ void token_lose_maker(struct broker *b, struct token *t)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Those that have ended                                                                       */
+/* Tokens that have ended */
 
 void token_remember(struct broker *b, const struct token *t, enum token_end how)
 {
@@ -162,7 +163,7 @@ static struct pool *pool_of(struct broker *b, const struct ended_token *e)
 	return NULL;
 }
 
-/* What nobody else may know: that there was one. */
+/* Whether this client may know that there was such a token. */
 static bool may_know(const struct client *client, const struct ended_token *e)
 {
 	const struct pool *p = pool_of(client->broker, e);

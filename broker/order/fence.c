@@ -111,7 +111,8 @@ int timelines_again(struct journal *journal, uint32_t record, struct accounts *a
 		free(t);
 		return -EBADMSG;
 	}
-	if (t->dead) { /* its page was about to be closed */
+	/* the earlier broker had been about to close the page of an owner that is dead */
+	if (t->dead) {
 		timeline_unmap(t->page);
 		t->page = NULL;
 		t->fd = kept_close(t->fd);
@@ -149,7 +150,8 @@ void timelines_unref(struct timelines *t)
 	free(t);
 }
 
-/* What GPUs have written, before anybody asks about their process. True when any of it is new. */
+/* Takes note of what GPUs have written, before anybody asks about the process. True when any of
+ * it is new. */
 static bool take_values(const struct timelines *t, uint64_t now[TIMELINE_SLOTS])
 {
 	bool news = false;
@@ -174,11 +176,12 @@ bool timelines_look(struct timelines *t)
 	for (uint32_t i = 1; state != PROCESS_EXITS && i < TIMELINE_SLOTS; i++) {
 		uint64_t far = state == PROCESS_RUNS ? now[i] : t->seen[i];
 
-		/* what is believed stays so; a broker that comes after another one has seen less */
+		/* what is believed stays believed, though this broker may have seen less than
+		 * the one before */
 		if ((int64_t)(far - t->last[i]) > 0)
 			t->last[i] = far;
 		t->seen[i] = now[i];
-		/* what was passed on by other means than ours we were not told of */
+		/* a fence may have been passed on by means that the broker is not told of */
 		again |= timeline_is_by_gpu(t->page, i);
 	}
 	return again;

@@ -82,11 +82,12 @@ bool fence_set_may_add(const struct fence_set *set, const struct fence *f, bool 
  * the memory it gates stays unused until its segment goes, which is safe. Does not look for what is
  * reached in @set: who adds again and again prunes it first. */
 struct fence_set *fence_set_add(struct fence_set *set, struct fence *f);
-/* Of what is not reached yet, which is paid for once more. Without memory it is never reached. */
+/* A copy of what is not reached yet, which is paid for once more. Without memory it is a set
+ * that is never reached. */
 struct fence_set *fence_set_copy(const struct fence_set *set);
 /* Consumes both. */
 struct fence_set *fence_set_merge(struct fence_set *a, struct fence_set *b);
-/* Without the fences that are reached, or whose owner is dead and can use nothing any more. */
+/* Drops the fences that are reached, and those whose owner is dead and can use nothing any more. */
 struct fence_set *fence_set_prune(struct fence_set *set);
 void fence_set_drop(struct fence_set *set);
 

@@ -48,7 +48,7 @@ static bool is_pending(const struct entry *e)
 	return fence_query(&e->fence) == TIMELINE_PENDING;
 }
 
-/* Of all blocks that have lost theirs. */
+/* The set of all blocks that have lost theirs. */
 static struct fence_set lost;
 
 /*
@@ -100,7 +100,7 @@ static void set_free(struct fence_set *set)
 		free(set);
 }
 
-/* Moves it; NULL, and nothing has changed, without memory. */
+/* Makes room in a set, which moves; NULL, and nothing has changed, without memory. */
 static struct fence_set *set_grow(struct fence_set *set, uint32_t room)
 {
 	struct fence_set *s = NULL;
@@ -139,7 +139,7 @@ void fence_set_drop(struct fence_set *set)
 	set_free(set);
 }
 
-/* What was paid for moves. */
+/* Moves the entries with what was paid for them. */
 static void append_pending(struct fence_set *to, struct fence_set *from)
 {
 	for (uint32_t i = 0; i < from->n; i++) {
@@ -158,7 +158,7 @@ static int compare_places(const struct fence *a, const struct fence *b)
 	return a->slot == b->slot ? 0 : a->slot < b->slot ? -1 : 1;
 }
 
-/* And on one timeline the last to be reached first. */
+/* In the order of timelines, and on one timeline the fence that is reached last comes first. */
 static int compare(const void *left, const void *right)
 {
 	const struct fence *a = &((const struct entry *)left)->fence;
@@ -242,7 +242,7 @@ struct fence_set *fence_set_copy(const struct fence_set *set)
 	return NULL;
 }
 
-/* Room for one more. */
+/* Makes room for one more entry. */
 static struct fence_set *make_room(struct fence_set *set)
 {
 	struct fence_set *s;
@@ -257,7 +257,7 @@ static struct fence_set *make_room(struct fence_set *set)
 	return s;
 }
 
-/* Where it is, or belongs: mostly behind the others. */
+/* The place where the fence is or belongs, which mostly is behind the others. */
 static uint32_t place_of(const struct fence_set *set, const struct fence *f)
 {
 	uint32_t from = 0, to = set->n;

@@ -56,21 +56,21 @@ struct client_order {
 };
 
 void client_order_deinit(struct client *c);
-/* Of a client that is made again from its record: its timelines. 0 or negative errno. */
+/* Restores the timelines of a client that is made again from its record. 0 or negative errno. */
 int client_order_restore(struct client *c);
 
 /* Whether the timeline page of the client in @slot was sent to it. */
 bool client_has_page(const struct client *c, uint32_t slot);
 int client_reserve_page(struct client *c, uint32_t slot); /* 0 or -ENOMEM */
 void client_set_page(struct client *c, uint32_t slot);    /* after reserving */
-/* It is told of a fence on that page, and may ask for it. False without memory. */
+/* The client is told of a fence on that page, so it may ask for the page. False without memory. */
 bool client_let_ask(struct client *c, uint32_t slot);
-/* Whether either was so. */
+/* Whether the client was sent that page, or may ask for it. */
 bool client_knows_page(const struct client *c, uint32_t slot);
-/* At the end: nobody has its page any more. */
+/* At the client's end: takes note that nobody has its page any more. */
 void client_forget_page(struct client *c);
 
-/* Its process can signal no more: whoever waits for it is released. */
+/* Releases whoever waits for the client, as its process can signal no more. */
 void client_end_timelines(struct client *c);
 
 /* A fence on one of the client's own timelines; NULL timelines when @timeline is 0. False when

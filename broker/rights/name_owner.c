@@ -55,7 +55,7 @@ static bool has(const struct name_owner *o, enum name_right right, uid_t uid, co
 	return principal_match(&o->lists[right], uid, groups, n_groups);
 }
 
-/* What the list says; and nobody makes what they could not use then. */
+/* What the list says, and that nobody may make what they could not use then. */
 static bool entry_allows(const struct name_owner *o, enum name_right right, uid_t uid,
 			 const gid_t *groups, size_t n_groups)
 {

@@ -32,7 +32,7 @@ static bool name_lets(const struct rights *rules, const struct access_who *who,
 					     who->groups, who->n_groups);
 }
 
-/* Its memory, in these modes. */
+/* Whether the pool's list lets somebody use its memory in these modes. */
 static bool pool_lets(const struct rights *rules, const struct access_who *who, unsigned modes,
 		      const struct access_object *pool)
 {

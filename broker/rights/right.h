@@ -22,7 +22,7 @@ enum access_right {
 	RIGHT_WRITE,   /* the same, and to allocate, to map it for writing, to send */
 	RIGHT_PUBLISH, /* to have a name lead to a buffer of one's own choice */
 	RIGHT_CREATE,  /* to make a pool or a channel that is called so */
-	RIGHT_MANAGE,  /* to end it, whoever has made it */
+	RIGHT_MANAGE,  /* to end it, whoever made it */
 };
 
 /* To use memory in this mode, of enum share_access. */
@@ -41,10 +41,11 @@ struct access_object {
 	enum access_kind kind;
 	const void *name; /* of a pool, a name, a channel. NULL: whichever */
 	size_t size;
-	bool is_owned; /* it is there, and has been made by... */
+	bool is_owned; /* it exists, and was made by the owner that follows */
 	uid_t owner;
-	const struct access_list *access; /* a pool's that is there */
-	const struct access_object *pool; /* that a name or a channel is in, or is to be */
+	const struct access_list *access; /* the list of a pool that exists */
+	/* the pool that a name or a channel is in, or is to be in */
+	const struct access_object *pool;
 };
 
 /* Who wants it: a peer's uid and all its groups, the primary one included. */
