@@ -123,8 +123,8 @@ static void on_copied(int error, void *arg)
 
 static void copy(struct landing *l, const void *from)
 {
-	if (l->end->ending || staging_from_host(l->end->data->staging, l->ordinal, l->to, from,
-						l->size, on_copied, l, l->end) != 0)
+	if (l->end->ending || staging_copy(l->end->data->staging, l->ordinal, FROM_HOST, l->to,
+					   from, l->size, on_copied, l, l->end) != 0)
 		on_copied(-1, l);
 }
 

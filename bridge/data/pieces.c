@@ -141,8 +141,8 @@ static int copy_piece(struct piece *p)
 	struct staging *s = o->end->data->staging;
 
 	p->slot = staging_take(s, o->ordinal);
-	return p->slot ? staging_to_host(s, o->ordinal, slot_memory(p->slot), o->from + p->offset,
-					 p->size, on_copied, p, o->end)
+	return p->slot ? staging_copy(s, o->ordinal, TO_HOST, slot_memory(p->slot),
+				      o->from + p->offset, p->size, on_copied, p, o->end)
 		       : -1;
 }
 
@@ -341,8 +341,8 @@ static void on_received(int error, void *arg)
 	struct data_end *d = in->end;
 
 	if (p->slot && !error && !d->ending) {
-		error = staging_from_host(d->data->staging, in->ordinal, in->to + p->offset,
-					  slot_memory(p->slot), p->size, on_placed, p, d);
+		error = staging_copy(d->data->staging, in->ordinal, FROM_HOST, in->to + p->offset,
+				     slot_memory(p->slot), p->size, on_placed, p, d);
 		if (!error)
 			return;
 		link_fail(d->link, "what it sends cannot be copied to its place");
@@ -406,8 +406,8 @@ static void place_here(struct piece *p, struct parcel *parcel)
 		return;
 	}
 	parcel->taken = true;
-	if (staging_from_host(in->end->data->staging, in->ordinal, in->to + p->offset, p->what,
-			      p->size, on_here_placed, p, in->end) != 0)
+	if (staging_copy(in->end->data->staging, in->ordinal, FROM_HOST, in->to + p->offset,
+			 p->what, p->size, on_here_placed, p, in->end) != 0)
 		on_here_placed(-1, p);
 }
 

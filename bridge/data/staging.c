@@ -19,7 +19,8 @@
 #define AWAKE_NS UINT64_C(200000)
 #define LOOK_US  500
 
-enum { TO_HOST, FROM_HOST, GATE, STREAMS };
+/* The streams of a device: one for each staging_way, and the gate. */
+enum { GATE = FROM_HOST + 1, STREAMS };
 
 struct device {
 	SLIST_ENTRY(device) next;
@@ -245,38 +246,22 @@ static struct job *job_of(struct staging *s, int ordinal, int which)
 	return d ? spare_job(s, d->streams[which]) : NULL;
 }
 
-static int finish_copy(struct staging *s, struct job *j, int r, const struct failure *failure,
-		       staging_done done, void *arg, const void *owner)
+int staging_copy(struct staging *s, int ordinal, enum staging_way way, void *to, const void *from,
+		 uint64_t size, staging_done done, void *arg, const void *owner)
 {
+	struct job *j = job_of(s, ordinal, way);
+	struct failure failure;
+	int r;
+
+	if (!j)
+		return SHARE_EDEVICE;
+	r = way == TO_HOST ? memory_copier_to_host(j->stream, to, from, size, &failure)
+			   : memory_copier_from_host(j->stream, to, from, size, &failure);
 	if (r == 0)
 		return follow(s, j, false, done, arg, owner);
-	complain(s, "a copy cannot be made", failure);
+	complain(s, "a copy cannot be made", &failure);
 	TAILQ_INSERT_HEAD(&s->spare, j, next);
 	return r;
-}
-
-int staging_to_host(struct staging *s, int ordinal, void *to, const void *from, uint64_t size,
-		    staging_done done, void *arg, const void *owner)
-{
-	struct job *j = job_of(s, ordinal, TO_HOST);
-	struct failure failure;
-
-	if (!j)
-		return SHARE_EDEVICE;
-	return finish_copy(s, j, memory_copier_to_host(j->stream, to, from, size, &failure),
-			   &failure, done, arg, owner);
-}
-
-int staging_from_host(struct staging *s, int ordinal, void *to, const void *from, uint64_t size,
-		      staging_done done, void *arg, const void *owner)
-{
-	struct job *j = job_of(s, ordinal, FROM_HOST);
-	struct failure failure;
-
-	if (!j)
-		return SHARE_EDEVICE;
-	return finish_copy(s, j, memory_copier_from_host(j->stream, to, from, size, &failure),
-			   &failure, done, arg, owner);
 }
 
 int staging_pass_gate(struct staging *s, int ordinal, staging_done done, void *arg,
@@ -295,7 +280,7 @@ static void on_copied(int error, void *arg)
 int staging_fetch(struct staging *s, int ordinal, void *to, const void *from, uint64_t size)
 {
 	int result = SHARE_EAGAIN;
-	int r = staging_to_host(s, ordinal, to, from, size, on_copied, &result, &result);
+	int r = staging_copy(s, ordinal, TO_HOST, to, from, size, on_copied, &result, &result);
 
 	if (r != 0)
 		return r;

@@ -27,12 +27,12 @@ int staging_stay(struct staging *s, int ordinal);
 /* Always comes, and from the event loop or staging_settle(). */
 typedef void (*staging_done)(int error, void *arg);
 
+enum staging_way { TO_HOST, FROM_HOST };
+
 /* Copies, when the memory of the device may be used. @owner is for the two functions below. 0 or a
  * negative error, and then @done does not come. */
-int staging_to_host(struct staging *s, int ordinal, void *to, const void *from, uint64_t size,
-		    staging_done done, void *arg, const void *owner);
-int staging_from_host(struct staging *s, int ordinal, void *to, const void *from, uint64_t size,
-		      staging_done done, void *arg, const void *owner);
+int staging_copy(struct staging *s, int ordinal, enum staging_way way, void *to, const void *from,
+		 uint64_t size, staging_done done, void *arg, const void *owner);
 /* @done comes when everything that was allocated at the gate so far may be used. */
 int staging_pass_gate(struct staging *s, int ordinal, staging_done done, void *arg,
 		      const void *owner);
