@@ -41,6 +41,7 @@ struct link {
 	char address[128];
 	char run[33]; /* of the program over there */
 	bool up;
+	bool takes_parts; /* the peer does, of messages (bridge/data/header.h) */
 };
 
 /* Why it is not up; NULL: nothing has gone wrong yet. */

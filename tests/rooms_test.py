@@ -121,7 +121,7 @@ FACES = {
     "libshare/buffer": "buffer segment uses",
     "libshare/channel": "channel message ready",
     "libshare/service": "",  # nobody needs one
-    "bridge/data": "data memory",
+    "bridge/data": "data memory message",
     "bridge/names": "names",
     "bridge/channels": "channels",
     "bridge/services": "services",

@@ -12,7 +12,7 @@
 
 #include "bridge/channels/channels.h"
 #include "bridge/data/data.h"
-#include "bridge/data/memory.h"
+#include "bridge/data/message.h"
 
 /* What sources.c and mirrors.c have in common: both outlive links, and are found by the peer's site
  * and the channel's name. */

@@ -7,6 +7,7 @@
 #include "bridge/bridge.h"
 #include "bridge/channels/inside.h"
 #include "bridge/link.h"
+#include "bridge/shape.h"
 
 #define AGAIN_MS 1000 /* to ask for a channel that is not there */
 #define ROOM_MS  2    /* to look whether there is room, or what was acknowledged */
@@ -15,9 +16,7 @@
 struct incoming {
 	TAILQ_ENTRY(incoming) in_mirror;
 	struct mirror *mirror; /* NULL: nobody wants it any more */
-	struct parcel parcel;
-	struct reach reach;
-	struct data_header header;
+	struct message_in message;
 	bool receiving, here;
 	bool lost; /* with the link, which is about to end */
 };
@@ -31,13 +30,14 @@ struct mirror {
 	char run[33];           /* of the program over there, whose sequence it is */
 	share_channel *channel; /* NULL: not open */
 	struct event *again, *room, *grace;
-	TAILQ_HEAD(, incoming) incoming;
+	TAILQ_HEAD(incoming_list, incoming) incoming;
 	uint64_t next;  /* of the sequence: what comes next */
 	uint64_t sent;  /* what is sent next here */
 	uint64_t first; /* plus the number that a message has here: its place in the sequence */
 	uint64_t told;  /* the peer knows that so many were taken */
 	uint32_t which;
 	uint32_t depth;
+	uint32_t buffers, data_max; /* of a message at most; 0: what is always so */
 	bool queue, complained, delivering;
 };
 
@@ -55,8 +55,7 @@ static struct mirror *find(struct link *l, uint32_t which)
 
 static void free_incoming(struct incoming *in)
 {
-	reach_end(&in->reach);
-	data_drop(&in->parcel);
+	message_end(&in->message);
 	free(in);
 }
 
@@ -157,40 +156,49 @@ static void on_received(int error, void *arg)
 }
 
 /* false: there is no memory at this time. */
-static bool receive(struct mirror *m, struct incoming *in, struct parcel *p)
+static bool receive(struct mirror *m, struct incoming *in)
 {
-	if (!(in->header.flags & DATA_HAS_BUFFER)) {
-		in->here = true;
+	in->receiving = true;
+	if (message_receive(m->bridge, &in->message, on_received, in) == 0) {
+		m->complained = false;
 		return true;
 	}
-	if (reach_allocate(m->bridge, in->header.size, &in->reach) != 0) {
-		if (!m->complained)
-			say("channel '%s' has to wait: %s", m->name, share_error_detail());
-		m->complained = true;
-		return false;
+	in->receiving = false;
+	if (!m->complained)
+		say("channel '%s' has to wait: %s", m->name, share_error_detail());
+	m->complained = true;
+	return false;
+}
+
+/* In their order: what comes later does not take the memory that the first one waits for. */
+static void receive_all(struct mirror *m)
+{
+	struct incoming *in;
+
+	TAILQ_FOREACH (in, &m->incoming, in_mirror) {
+		if (in->here || in->receiving || in->lost)
+			continue;
+		if (!message_is_whole(&in->message) || !receive(m, in))
+			break;
 	}
-	m->complained = false;
-	in->receiving = true;
-	data_receive(p, &in->reach, on_received, in);
-	return true;
 }
 
 /* 0: it was sent. */
 static int pass_on(struct mirror *m, struct incoming *in)
 {
-	uint32_t before = in->header.deliveries > 0 ? in->header.deliveries - 1 : 0;
+	uint32_t deliveries = in->message.header.deliveries;
+	uint32_t before = deliveries > 0 ? deliveries - 1 : 0;
 	share_outgoing out = SHARE_OUTGOING_INIT;
+	share_buffer *buffers[DATA_BUFFERS];
 	int r;
 
-	out.buffer = in->reach.buffer;
-	out.data = in->header.more;
-	out.data_size = in->header.n_more;
+	message_pass(&in->message, &out, buffers);
 	out.flags = SHARE_OUTGOING_GIVE;
 	out.deliveries = before < UINT16_MAX ? before : UINT16_MAX;
 	r = share_send_many(m->channel, &out, 1, NULL);
 	if (r < 0)
 		return r;
-	reach_take(&in->reach);
+	message_given(&in->message);
 	return 0;
 }
 
@@ -202,9 +210,8 @@ static void deliver(struct mirror *m)
 	if (m->delivering)
 		return; /* what was received at once is here now */
 	m->delivering = true;
+	receive_all(m);
 	while (m->channel && (in = TAILQ_FIRST(&m->incoming)) != NULL) {
-		if (!in->here && !in->receiving && !in->lost)
-			receive(m, in, &in->parcel);
 		if (!in->here || pass_on(m, in) != 0)
 			break;
 		TAILQ_REMOVE(&m->incoming, in, in_mirror);
@@ -217,27 +224,64 @@ static void deliver(struct mirror *m)
 		timer_in(m->room, ROOM_MS);
 }
 
+static bool fits(const struct mirror *m, const struct message_in *message)
+{
+	return message->n_buffers <= (m->buffers ? m->buffers : 1) &&
+	       message->size <= (m->data_max ? m->data_max : SHARE_MESSAGE_DATA_MAX);
+}
+
+static struct incoming *add(struct mirror *m)
+{
+	struct incoming *in = calloc(1, sizeof(*in));
+
+	if (!in)
+		return NULL;
+	in->mirror = m;
+	m->next++;
+	TAILQ_INSERT_TAIL(&m->incoming, in, in_mirror);
+	return in;
+}
+
+static struct incoming *find_incoming(struct mirror *m, uint64_t id)
+{
+	struct incoming *in;
+
+	TAILQ_FOREACH_REVERSE(in, &m->incoming, incoming_list, in_mirror)
+	if (in->message.header.id == id)
+		return in;
+	return NULL;
+}
+
 const char *mirror_message(struct link *l, const struct data_header *h, struct parcel *p)
 {
 	struct mirror *m = find(l, h->which);
-	struct incoming *in;
+	struct incoming *in = NULL;
+	const char *wrong;
 
-	if (!m || !m->channel || h->id < m->next)
+	if (!m || !m->channel || h->id < m->sent)
 		return NULL; /* it was closed meanwhile, or has come before */
-	if (h->id != m->next || h->id - m->told >= m->depth || h->n_more > DATA_MORE ||
-	    ((h->flags & DATA_HAS_BUFFER) != 0) != (h->size > 0))
-		return "it sends a message that has no place";
-	in = calloc(1, sizeof(*in));
+	if (h->part > 0) {
+		in = find_incoming(m, h->id);
+	} else {
+		if (h->id < m->next)
+			return NULL;
+		if (h->id == m->next && h->id - m->told < m->depth && !(in = add(m)))
+			return "no memory";
+	}
 	if (!in)
-		return "no memory";
-	in->mirror = m;
-	in->header = *h;
-	m->next++;
-	TAILQ_INSERT_TAIL(&m->incoming, in, in_mirror);
-	if (!receive(m, in, p))
-		data_keep(p, &in->parcel);
-	deliver(m);
-	return NULL;
+		return "it sends a message that has no place";
+	wrong = message_hear(&in->message, h, p);
+	if (!wrong && !fits(m, &in->message))
+		wrong = "its message is larger than its channel lets it be";
+	m->delivering = true; /* it is still here after this */
+	if (!wrong)
+		receive_all(m);
+	m->delivering = false;
+	if (!in->receiving && !in->here && !in->lost)
+		message_keep(&in->message);
+	if (!wrong)
+		deliver(m);
+	return wrong;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -266,13 +310,6 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 	mirror_free(m);
 }
 
-static uint32_t number(json_t *shape, const char *key)
-{
-	json_int_t value = json_integer_value(json_object_get(shape, key));
-
-	return value > 0 && value <= UINT32_MAX ? (uint32_t)value : 0;
-}
-
 static bool is(json_t *shape, const char *key, const char *what)
 {
 	const char *value = json_string_value(json_object_get(shape, key));
@@ -286,16 +323,17 @@ static int open_channel(struct mirror *m, json_t *shape)
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 
 	m->queue = is(shape, "mode", "queue");
-	m->depth = number(shape, "depth");
+	m->depth = shape_number(shape, "depth");
 	options.pool = m->bridge->settings->pool;
 	options.mode = m->queue ? SHARE_QUEUE : SHARE_BROADCAST;
 	options.when_full = is(shape, "when_full", "drop")   ? SHARE_FULL_DROP
 			    : is(shape, "when_full", "fail") ? SHARE_FULL_FAIL
 							     : SHARE_FULL_BLOCK;
 	options.depth = m->depth;
-	options.in_flight = number(shape, "in_flight");
-	options.data_max = number(shape, "data_max");
-	options.history = number(shape, "history");
+	options.in_flight = shape_number(shape, "in_flight");
+	options.data_max = m->data_max = shape_number(shape, "data_max");
+	options.history = shape_number(shape, "history");
+	options.buffers = m->buffers = shape_number(shape, "buffers");
 	options.send_timeout_ms = 1;             /* then others have their turn */
 	options.flags = SHARE_CHANNEL_TRANSIENT; /* the source has them, and sends them again */
 	return m->depth > 0 ? share_channel_open(m->bridge->client, m->name, SHARE_PRODUCER,

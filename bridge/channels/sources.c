@@ -4,11 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <share/admin.h>
-
 #include "bridge/bridge.h"
 #include "bridge/channels/inside.h"
 #include "bridge/link.h"
+#include "bridge/shape.h"
 
 #define SOURCES_MAX 256
 
@@ -17,7 +16,6 @@ struct outgoing {
 	TAILQ_ENTRY(outgoing) in_source;
 	struct source *source; /* NULL: it was taken, and is on its way for nothing */
 	share_message message;
-	struct reach reach;
 	uint64_t sequence;
 	bool sending;
 };
@@ -43,7 +41,6 @@ struct source {
 
 static void free_message(struct outgoing *m)
 {
-	reach_end(&m->reach);
 	if (m->message.channel)
 		share_ack(&m->message, NULL);
 	free(m);
@@ -94,27 +91,19 @@ static void send_on(struct outgoing *m)
 	    .kind = DATA_MESSAGE,
 	    .which = s->which,
 	    .id = m->sequence,
-	    .flags = m->reach.buffer ? DATA_HAS_BUFFER : 0,
-	    .size = m->reach.buffer ? share_size(m->reach.buffer) : 0,
-	    .n_more = m->message.data_size,
 	    .deliveries = m->message.deliveries,
 	};
 
 	if (!s->link)
 		return; /* it is sent with the next one */
-	memcpy(h.more, m->message.data, m->message.data_size);
 	m->sending = true;
-	data_send(s->link, &h, &m->reach, on_sent, m);
+	message_send(s->link, &h, &m->message, on_sent, m);
 }
 
 /* 0, or a negative error: its content is not to be had, so nobody gets it. */
 static int add(struct source *s, share_message *message, int error)
 {
-	struct outgoing *m;
-
-	if (error == 0 && (message->data_size > DATA_MORE || message->n_buffers > 1))
-		error = SHARE_ENOTSUP;
-	m = error ? NULL : calloc(1, sizeof(*m));
+	struct outgoing *m = error ? NULL : calloc(1, sizeof(*m));
 
 	if (!m) {
 		say("a message of channel '%s' is lost: %s", s->name,
@@ -122,8 +111,6 @@ static int add(struct source *s, share_message *message, int error)
 		share_ack(message, NULL);
 		return error ? error : SHARE_ENOMEM;
 	}
-	if (message->buffer)
-		reach_of(share_retain(message->buffer), &m->reach);
 	m->message = *message;
 	m->source = s;
 	m->sequence = s->next++;
@@ -132,16 +119,21 @@ static int add(struct source *s, share_message *message, int error)
 	return 0;
 }
 
-/* Who says nothing about `data_max` is let into no channel with messages of more than DATA_MORE. */
-static int open_channel(struct source *s)
+/* Who says nothing about `data_max` and `buffers` is let into no channel whose messages take parts;
+ * so a peer that does not take them has none of these. */
+static int open_channel(struct source *s, const struct link *l)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	json_t *shape = l->takes_parts ? shape_of(s->bridge, s->name) : NULL;
 	int r;
 
 	options.flags = SHARE_CHANNEL_EXISTING;
+	options.data_max = shape_number(shape, "data_max");
+	options.buffers = shape_number(shape, "buffers");
 	r = share_channel_open(s->bridge->client, s->name, SHARE_CONSUMER, &options, &s->channel);
 	if (r == SHARE_EEXIST)
 		say("channel '%s' stays here: %s", s->name, share_error_detail());
+	json_decref(shape);
 	return r;
 }
 
@@ -216,39 +208,18 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		event_del(s->readable); /* until something was taken */
 }
 
-struct shape {
-	const char *name;
-	json_t *found;
-};
-
-static int look_at(const char *json, void *arg)
+/* What the channel is like, for the mirror: a reference. false: the peer cannot have it. */
+static bool read_shape(struct source *s, const struct link *l, json_t **out)
 {
-	struct shape *shape = arg;
-	json_t *o = json_loads(json, 0, NULL);
-	const char *name = json_string_value(json_object_get(o, "channel"));
+	json_t *shape = *out = shape_of(s->bridge, s->name);
+	const char *mode = json_string_value(json_object_get(shape, "mode"));
 
-	if (name && strcmp(name, shape->name) == 0) {
-		shape->found = o;
-		return 1;
-	}
-	json_decref(o);
-	return 0;
-}
-
-/* What the channel is like, for the mirror. Takes no reference. */
-static bool read_shape(struct source *s, json_t **out)
-{
-	struct shape shape = {.name = s->name};
-	const char *mode;
-
-	share_inspect(s->bridge->client, "channels", look_at, &shape);
-	*out = shape.found;
-	if (!shape.found)
+	if (!mode || shape_number(shape, "depth") == 0)
 		return false;
-	mode = json_string_value(json_object_get(shape.found, "mode"));
-	s->queue = mode && strcmp(mode, "queue") == 0;
-	s->depth = (uint32_t)json_integer_value(json_object_get(shape.found, "depth"));
-	return mode && s->depth > 0;
+	s->queue = strcmp(mode, "queue") == 0;
+	s->depth = shape_number(shape, "depth");
+	/* the link by which it was opened may have been to a later version of the peer */
+	return l->takes_parts || !shape_has_parts(shape);
 }
 
 static bool is_done(const struct source *s)
@@ -311,7 +282,7 @@ static struct source *make(struct link *l, const char *name)
 	TAILQ_INSERT_TAIL(&b->channels->sources, s, in_all);
 	b->channels->n_sources++;
 	s->name = strdup(name);
-	if (!s->name || open_channel(s) != 0) {
+	if (!s->name || open_channel(s, l) != 0) {
 		source_free(s);
 		return NULL;
 	}
@@ -347,7 +318,7 @@ const char *source_open(struct link *l, uint32_t which, const char *name)
 		if (!s)
 			s = make(l, name);
 	}
-	if (s && !read_shape(s, &shape)) {
+	if (s && !read_shape(s, l, &shape)) {
 		if (is_done(s)) /* else what it has waits until the mirror asks again */
 			source_free(s);
 		s = NULL;

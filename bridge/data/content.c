@@ -70,7 +70,7 @@ void data_send(struct link *l, const struct data_header *h, const struct reach *
 		tell(done, -1, arg);
 		return;
 	}
-	if (!from || !from->buffer || h->size == 0) {
+	if (!from || !from->memory || h->size == 0) {
 		data_put(d, h, NULL, 0, false, done, arg);
 		return;
 	}

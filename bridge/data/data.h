@@ -44,7 +44,7 @@ void data_end(struct link *l);
 
 typedef void (*data_done)(int error, void *arg);
 
-/* @from: the memory that goes with it; NULL or without a buffer: none. The work on it is done, and
+/* @from: the memory that goes with it; NULL or zeroed: none. The work on it is done, and
  * it stays as it is until @done, which always comes, perhaps before this returns. NULL: nobody has
  * to know, as the link notices by itself what is lost. */
 void data_send(struct link *l, const struct data_header *h, const struct reach *from,

@@ -9,6 +9,13 @@
 #define DATA_SECRET 16
 #define DATA_MORE   256 /* bytes that can go with a header */
 
+/* A message has a frame for each of its buffers, of which the first has the beginning of its data
+ * as well, and one for the rest of the data, which comes last. They are alike but for their
+ * `part`. A peer that has not said that it takes parts is sent messages of one frame alone. */
+#define DATA_BUFFERS 32
+#define DATA_PARTS   (DATA_BUFFERS + 1)
+#define DATA_REST    (65535 - DATA_MORE) /* bytes */
+
 enum data_kind {
 	DATA_NAME = 1, /* id: of the transfer. The version of a name that was wanted */
 	DATA_MESSAGE,  /* of a channel: id is its number, `which` the channel */
@@ -32,8 +39,14 @@ struct data_header {
 	uint32_t flags; /* enum data_flags */
 	uint32_t n_more;
 	uint32_t deliveries;
-	uint64_t number;               /* of a content in pieces, and in DATA_PIECE and DATA_GO */
-	uint64_t offset;               /* of a piece */
+	uint64_t number; /* of a content in pieces, and in DATA_PIECE and DATA_GO */
+	union {
+		uint64_t offset; /* of a piece */
+		struct {
+			uint32_t part;  /* of a message: which of its frames this is, from 0 */
+			uint32_t parts; /* so many it has; 0: this one */
+		};
+	};
 	unsigned char more[DATA_MORE]; /* n_more bytes of it travel */
 };
 

@@ -60,10 +60,10 @@ void talk_begin(struct link *l)
 	address = data_address(l, &size);
 	hex = hex_make(address, size);
 	secret = hex_make(i->own_secret, DATA_SECRET);
-	link_say(l, json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:b}", "say", "hello", "version",
+	link_say(l, json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:b, s:b}", "say", "hello", "version",
 			      VERSION, "site", i->bridge->settings->site, "run", i->bridge->run,
 			      "address", hex ? hex : "", "secret", secret ? secret : "", "pieces",
-			      data_wants_pieces(l)));
+			      data_wants_pieces(l), "parts", true));
 	free(hex);
 	free(secret);
 }
@@ -108,6 +108,7 @@ static const char *hear_hello(struct link *l, json_t *o)
 		return "its address is none";
 	snprintf(l->site, sizeof(l->site), "%s", site);
 	snprintf(l->run, sizeof(l->run), "%s", run);
+	l->takes_parts = json_is_true(json_object_get(o, "parts")); /* who is older does not say */
 	link_take_over(l);
 	if (data_connect(l, bytes, pieces) != 0)
 		return "UCX does not reach it";

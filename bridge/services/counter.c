@@ -8,20 +8,21 @@
 
 void counter_act(struct errand *e)
 {
-	const struct data_header *h = &e->header;
+	share_outgoing request = SHARE_OUTGOING_INIT;
+	share_buffer *buffers[DATA_BUFFERS];
 	int r;
 
 	if (e->call || e->sending)
 		return;
-	if (h->status != 0) { /* what it is about could not be received */
-		errand_send(e, DATA_ANSWER, h->status);
+	if (e->received.header.status != 0) { /* what it is about could not be received */
+		errand_send(e, DATA_ANSWER, e->received.header.status);
 		return;
 	}
-	r = share_call_start(e->end->service, e->received.buffer, h->more, h->n_more, 0, NULL,
-			     &e->call);
+	message_pass(&e->received, &request, buffers);
+	r = share_call_start_with(e->end->service, &request, 0, NULL, &e->call);
 	if (r == SHARE_EAGAIN)
 		return; /* there is room later */
-	reach_end(&e->received);
+	message_end(&e->received);
 	if (r != 0) {
 		e->call = NULL;
 		errand_send(e, DATA_ANSWER, r);

@@ -8,10 +8,12 @@
 
 void desk_act(struct errand *e)
 {
-	const struct data_header *h = &e->header;
+	share_outgoing answer = SHARE_OUTGOING_INIT;
+	share_buffer *buffers[DATA_BUFFERS];
 
-	if (h->status == 0)
-		share_reply(&e->message, e->received.buffer, h->more, h->n_more, NULL);
+	message_pass(&e->received, &answer, buffers);
+	if (e->received.header.status == 0)
+		share_reply_with(&e->message, &answer, NULL);
 	errand_finish(
 	    e); /* acknowledged without an answer, the caller is told that there is none */
 }

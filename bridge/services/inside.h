@@ -10,7 +10,7 @@
 #include <share/service.h>
 
 #include "bridge/data/data.h"
-#include "bridge/data/memory.h"
+#include "bridge/data/message.h"
 #include "bridge/services/services.h"
 
 /* What desk.c (where callers come), counter.c (where the workers are) and services.c (what both
@@ -26,11 +26,9 @@ struct errand {
 	uint64_t id;
 	share_message message; /* at a desk the request; at the counter the answer */
 	share_pending *call;
-	struct parcel parcel;
-	struct data_header header; /* of what has come */
-	struct reach sent, received;
-	share_operation *holding; /* until what is sent is good */
-	enum data_kind kind;      /* of what is sent then */
+	struct message_in received; /* at a desk the answer; at the counter the request */
+	share_operation *holding;   /* until what is sent is good */
+	enum data_kind kind;        /* of what is sent then */
 	bool sending, receiving, here;
 };
 

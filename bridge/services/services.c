@@ -9,14 +9,17 @@
 #include "bridge/bridge.h"
 #include "bridge/link.h"
 #include "bridge/services/inside.h"
+#include "bridge/shape.h"
 
 #define LOOK_MS   10 /* for callers that have given up, and for answers */
 #define DESKS_MAX 256
 
+/* Of the data of a message, what a service has for itself. */
+#define OF_SERVICE (SHARE_MESSAGE_DATA_MAX - SHARE_REQUEST_DATA_MAX)
+
 static void free_errand(struct errand *e)
 {
-	reach_end(&e->sent);
-	reach_end(&e->received);
+	message_end(&e->received);
 	if (e->message.channel)
 		share_ack(&e->message, NULL);
 	free(e);
@@ -39,7 +42,8 @@ void errand_finish(struct errand *e)
 		e->holding = NULL;
 		e->sending = false;
 	}
-	data_drop(&e->parcel);
+	if (!e->receiving)
+		message_end(&e->received);
 	if (!e->sending && !e->receiving)
 		free_errand(e);
 }
@@ -113,7 +117,6 @@ static void on_sent(int error, void *arg)
 			free_errand(e);
 		return;
 	}
-	reach_end(&e->sent);
 	if (!e->end->desk)
 		errand_finish(e);
 }
@@ -122,19 +125,12 @@ static void send_now(struct errand *e, enum data_kind kind, int status)
 {
 	struct data_header h = {
 	    .kind = kind, .which = e->end->which, .id = e->id, .status = status};
-	const share_message *m = &e->message;
 
-	if (m->channel && status == 0) {
-		h.n_more = m->data_size;
-		memcpy(h.more, m->data, m->data_size);
-		if (m->buffer) {
-			reach_of(share_retain(m->buffer), &e->sent);
-			h.flags = DATA_HAS_BUFFER;
-			h.size = share_size(m->buffer);
-		}
-	}
 	e->sending = true;
-	data_send(e->end->link, &h, &e->sent, on_sent, e);
+	if (e->message.channel && status == 0)
+		message_send(e->end->link, &h, &e->message, on_sent, e);
+	else
+		data_send(e->end->link, &h, NULL, on_sent, e);
 }
 
 static void on_good(int status, void *arg)
@@ -184,19 +180,16 @@ static void on_received(int error, void *arg)
 	act(e);
 }
 
-/* false: there is no memory at this time. The errand may be over afterwards. */
-static bool receive(struct errand *e, struct parcel *p)
+/* When there is memory for it. The errand may be over afterwards, if this is true. */
+static bool receive(struct errand *e)
 {
-	if (!(e->header.flags & DATA_HAS_BUFFER)) {
-		e->here = true;
-		act(e);
-		return true;
-	}
-	if (reach_allocate(e->end->bridge, e->header.size, &e->received) != 0)
+	if (!message_is_whole(&e->received))
 		return false;
 	e->receiving = true;
-	data_receive(p, &e->received, on_received, e);
-	return true;
+	if (message_receive(e->end->bridge, &e->received, on_received, e) == 0)
+		return true;
+	e->receiving = false;
+	return false;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -210,9 +203,7 @@ static void look(struct end *s)
 		next = TAILQ_NEXT(e, in_end);
 		if (s->desk && desk_gives_up(e))
 			continue;
-		if (e->parcel.kept)
-			receive(e, &e->parcel);
-		else if (!s->desk && e->here)
+		if (!receive(e) && !s->desk && e->here)
 			counter_look_at(e);
 	}
 	if (s->desk)
@@ -233,7 +224,23 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	on_look(fd, what, arg);
 }
 
-static struct end *make(struct link *l, const char *name, uint32_t which, bool desk)
+/* Who takes part has to say it, where messages take parts; and how many may call, as that says how
+ * much there is room for. */
+static void learn(share_service_options *options, const json_t *shape)
+{
+	uint32_t data_max = shape_number(shape, "data_max");
+
+	if (!shape_has_parts(shape))
+		return;
+	options->buffers = shape_number(shape, "buffers");
+	options->data_max = data_max > OF_SERVICE ? data_max - OF_SERVICE : 0;
+	options->callers = shape_number(shape, "producers_max");
+}
+
+/* @shape: of the channel of its requests over there, or at a counter here; NULL: none is known, or
+ * the peer takes no parts. */
+static struct end *make(struct link *l, const char *name, uint32_t which, bool desk,
+			const json_t *shape)
 {
 	struct bridge *b = link_bridge(l);
 	struct end *s = b->services->n < DESKS_MAX ? calloc(1, sizeof(*s)) : NULL;
@@ -250,6 +257,7 @@ static struct end *make(struct link *l, const char *name, uint32_t which, bool d
 	b->services->n++;
 	s->name = strdup(name);
 	options.pool = b->settings->pool;
+	learn(&options, shape);
 	if (s->name && share_service_open(b->client, name, desk ? SHARE_WORKER : SHARE_CALLER,
 					  &options, &s->service) == 0) {
 		s->look = evtimer_new(b->base, on_look, s);
@@ -290,15 +298,23 @@ static bool read_end(json_t *o, uint32_t *which, const char **name)
 const char *services_hear_call(struct link *l, json_t *o)
 {
 	const char *name;
+	json_t *answer, *shape = NULL;
 	uint32_t which;
-	bool made;
+	bool made = false;
 
 	if (!read_end(o, &which, &name))
 		return "it calls a service that is none";
-	made = patterns_match(&link_bridge(l)->settings->services_out, name) &&
-	       make(l, name, which, false);
-	link_say(l, json_pack("{s:s, s:I, s:s, s:b}", "say", "called", "which", (json_int_t)which,
-			      "name", name, "open", made));
+	if (patterns_match(&link_bridge(l)->settings->services_out, name)) {
+		shape = l->takes_parts ? shape_of(link_bridge(l), name) : NULL;
+		made = make(l, name, which, false, shape);
+	}
+	answer = json_pack("{s:s, s:I, s:s, s:b}", "say", "called", "which", (json_int_t)which,
+			   "name", name, "open", made);
+	json_object_del(shape, "members");
+	if (made && shape)
+		json_object_set(answer, "shape", shape);
+	json_decref(shape);
+	link_say(l, answer);
 	return NULL;
 }
 
@@ -315,7 +331,7 @@ const char *services_hear_called(struct link *l, json_t *o)
 		say("service '%s' is not to be had of %s", name, l->site);
 		return NULL;
 	}
-	s = make(l, name, which, true);
+	s = make(l, name, which, true, json_object_get(o, "shape"));
 	if (s)
 		look(s);
 	return NULL;
@@ -369,34 +385,39 @@ static bool is_canceled(struct end *s, uint64_t id)
 	return false;
 }
 
+/* The request, if it may come, as the first of its frames has. */
+static const char *add_request(struct link *l, struct end *s, const struct data_header *h,
+			       struct errand **e)
+{
+	if (*e || (s && s->n >= AT_ONCE))
+		return "it asks too much at a time";
+	if (s && is_canceled(s, h->id))
+		return NULL;
+	*e = s ? errand_add(s, h->id) : NULL;
+	if (!*e)
+		refuse(l, h);
+	return NULL;
+}
+
 const char *services_content(struct link *l, const struct data_header *h, struct parcel *p)
 {
 	struct end *s = find_end(l, h);
 	struct errand *e = s ? find(s, h->id) : NULL;
+	const char *wrong = NULL;
 
-	if (((h->flags & DATA_HAS_BUFFER) != 0) != (h->size > 0) ||
-	    h->n_more > SHARE_REQUEST_DATA_MAX)
-		return "its request or answer makes no sense";
 	if (h->kind == DATA_CANCEL) {
 		if (s)
 			cancel(s, e, h->id);
 		return NULL;
 	}
-	if (h->kind == DATA_REQUEST) {
-		if (e || (s && s->n >= AT_ONCE))
-			return "it asks too much at a time";
-		if (s && is_canceled(s, h->id))
-			return NULL;
-		e = s ? errand_add(s, h->id) : NULL;
-		if (!e)
-			refuse(l, h);
-	}
-	if (!e || e->receiving || e->here || e->parcel.kept)
-		return NULL; /* nobody waits for it any more */
-	e->header = *h;
-	if (!receive(e, p))
-		data_keep(p, &e->parcel);
-	return NULL;
+	if (h->kind == DATA_REQUEST && h->part == 0)
+		wrong = add_request(l, s, h, &e);
+	if (wrong || !e || (h->part == 0) != (e->received.parts == NULL))
+		return wrong; /* or nobody waits for it any more */
+	wrong = message_hear(&e->received, h, p);
+	if (wrong || !receive(e))
+		message_keep(&e->received);
+	return wrong;
 }
 
 int services_open(struct bridge *b)

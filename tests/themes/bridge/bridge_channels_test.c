@@ -119,42 +119,6 @@ Test(bridge_channels, messages_without_memory_pass_too)
 	sides_end(&s);
 }
 
-/* It would not fit beside the header that says what comes. */
-Test(bridge_channels, a_channel_with_more_data_than_bridges_pass_on_stays_where_it_is)
-{
-	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
-	char data[1000] = "";
-	struct sides s;
-	share_channel *ch, *later, *c;
-	share_message m = SHARE_MESSAGE_INIT;
-	uint64_t first;
-
-	sides_begin(&s);
-	options.mode = SHARE_QUEUE;
-	options.data_max = sizeof(data);
-	check_ok(share_channel_open(s.far, "q", SHARE_PRODUCER, &options, &ch));
-	start_both(&s);
-	until(bridge_said(&s.far_bridge, "channel 'q' stays here") > 0);
-	/* and goes on there */
-	check_ok(share_channel_open(s.far, "q", SHARE_PRODUCER, &options, &later));
-	check_ok(share_channel_open(s.far, "q", SHARE_CONSUMER, &options, &c));
-	check_ok(share_send(ch, NULL, data, sizeof(data), NULL));
-	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
-	check_eq(m.data_size, sizeof(data));
-	first = m.producer;
-	check_ok(share_ack(&m, NULL));
-	/* The bridge is none of its consumers, not even for as long as it takes to look: a producer
-	 * that waits for one (wait_for) would have sent something then. Members are counted. */
-	check_ok(share_send(later, NULL, data, sizeof(data), NULL));
-	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
-	check_eq(m.producer, first + 1);
-	check_ok(share_ack(&m, NULL));
-	share_channel_close(c);
-	share_channel_close(later);
-	share_channel_close(ch);
-	sides_end(&s);
-}
-
 Test(bridge_channels, a_message_of_a_queue_is_done_with_when_it_is_over_there)
 {
 	struct sides s;

@@ -183,8 +183,8 @@ void peer_greet(struct peer *p)
 	for (size_t i = 0; i < p->address_size; i++)
 		n += snprintf(hello + n, sizeof(hello) - (size_t)n, "%02x",
 			      ((unsigned char *)p->address)[i]);
-	snprintf(hello + n, sizeof(hello) - (size_t)n, "\",\"pieces\":%s}",
-		 p->wants_pieces ? "true" : "false");
+	snprintf(hello + n, sizeof(hello) - (size_t)n, "\",\"pieces\":%s%s}",
+		 p->wants_pieces ? "true" : "false", p->takes_parts ? ",\"parts\":true" : "");
 	peer_say(p, hello);
 	peer_hear_word(p, "listed");
 	ep.address = (ucp_address_t *)address;

@@ -28,6 +28,7 @@ struct peer {
 	unsigned heard[DATA_GO + 1]; /* by UCX, of each kind, and not asked for yet */
 	unsigned pieces[4];          /* that came, of the first contents */
 	bool wants_pieces;           /* as it says in its hello */
+	bool takes_parts; /* the same; false: it is of an earlier version, and says nothing */
 };
 
 /* As both sides have it, unless a test changes it. */
