@@ -343,12 +343,11 @@ static void lose(struct ring_consumer *c, struct ring_source *s, uint64_t n)
 	channel_add(&c->ledger->lost, n);
 }
 
-/* Of a message that was not received. */
+/* The @n buffers behind the first one of a message that was not received. */
 static void acknowledge_further(struct ring_consumer *c, struct ring_source *s,
-				const struct ring_message *m)
+				const struct ring_message *m, uint32_t n)
 {
 	const struct channel_further *from = (const void *)far_of(c, s, m->ticket);
-	uint32_t n = CHANNEL_MORE(m->fence.slot);
 
 	for (uint32_t i = 0; i < n && n < channel_buffers(&c->shape); i++) {
 		uint64_t word = ring_load(&from[i].ticket);
@@ -383,7 +382,7 @@ static void acknowledge_older(struct ring_consumer *c, struct ring_source *s, ui
 		    m.ticket >= c->shape.in_flight || s->tickets[m.ticket].version != 0)
 			continue;
 		if (CHANNEL_MORE(m.fence.slot) > 0)
-			acknowledge_further(c, s, &m);
+			acknowledge_further(c, s, &m, CHANNEL_MORE(m.fence.slot));
 		ring_write_ack(c, s, m.ticket, m.version, (struct ring_fence){0, 0}, false);
 	}
 }
@@ -570,15 +569,22 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
 	struct ring_source *s = &c->sources[row];
 	const struct channel_entry *copy =
 	    channel_copy_at((void *)(uintptr_t)s->ring, &c->shape, ticket);
+	uint32_t further;
 	bool sound;
 
 	ring_entry_load(copy, out);
 	out->ticket = ticket;
+	further = CHANNEL_MORE(out->fence.slot);
 	sound = out->version == version && s->tickets[ticket].version == 0 &&
 		copy_data(c, s, copy, out) && hold(c, s, out);
 	if (!sound) {
-		if (s->tickets[ticket].version == 0)
-			ring_write_ack(c, s, ticket, version, (struct ring_fence){0, 0}, false);
+		if (s->tickets[ticket].version != 0)
+			return false;
+		/* as a whole, as far as its producer says what it is made of; its own last, as
+		 * always */
+		out->version = version;
+		acknowledge_further(c, s, out, further);
+		ring_write_ack(c, s, ticket, version, (struct ring_fence){0, 0}, false);
 		return false;
 	}
 	channel_add(&c->ledger->received, 1);

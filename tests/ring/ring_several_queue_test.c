@@ -258,6 +258,64 @@ Test(ring_several_queue, is_fetched_from_its_copy_and_acknowledged_as_a_whole)
 		cr_assert_eq(acks[i].word, (uint64_t)ticket_of(i)->version << 32);
 }
 
+/* Sent in these tickets, the last of which is the first buffer's, and fetched when its producer has
+ * written something else there after the broker had looked: all of it is done with. */
+static void is_acknowledged_as_a_whole(uint32_t from, void (*spoil)(uint32_t))
+{
+	const struct channel_ack *acks = channel_row_at(ledgers[0], &shape, 0)->acks;
+	uint32_t ticket = from + 2, version = ticket_of(ticket)->version;
+
+	spoil(ticket);
+	cr_assert_not(ring_consumer_fetch(consumers[0], 0, ticket, version, 2, &message));
+	for (uint32_t i = from; i <= ticket; i++) {
+		cr_assert_eq(ring_consumer_holds(consumers[0], 0, i), 0);
+		cr_assert_eq(acks[i].word, (uint64_t)ticket_of(i)->version << 32);
+	}
+	has_further(0, 0);
+}
+
+static struct channel_further *further_of(uint32_t ticket)
+{
+	return (void *)channel_far_at(rings[0], &shape, CHANNEL_WITH_COPIES, ticket);
+}
+
+static void forgets_a_buffer(uint32_t ticket)
+{
+	further_of(ticket)[0].buffer = 0;
+}
+
+static void is_beyond_any_segment(uint32_t ticket)
+{
+	further_of(ticket)[1].offset = UINT64_MAX;
+}
+
+static void has_too_much_data(uint32_t ticket)
+{
+	copy_of(ticket)->offset_data_size = CHANNEL_PACK(0, UINT16_MAX);
+}
+
+static void is_another_ones(uint32_t ticket)
+{
+	copy_of(ticket)->version++;
+}
+
+Test(ring_several_queue, what_makes_no_sense_when_it_is_fetched_is_acknowledged_as_a_whole)
+{
+	shape.in_flight = 16;
+	queue(SHARE_FULL_BLOCK, 0);
+	for (uint64_t number = 1; number <= 4; number++)
+		sends_several(number, 3);
+	consumer_comes(0, false);
+	ring_consumer_detach(consumers[0], 0);
+	ring_consumer_attach(consumers[0], 0, producer_members[0], rings[0], false);
+	message.data = message_data;
+	message.further = message_further;
+	is_acknowledged_as_a_whole(0, forgets_a_buffer);
+	is_acknowledged_as_a_whole(3, is_beyond_any_segment);
+	is_acknowledged_as_a_whole(6, has_too_much_data);
+	is_acknowledged_as_a_whole(9, is_another_ones);
+}
+
 static uint32_t looks_at_used, looks_at_half;
 
 /* Who finds a ticket in use finds its copy, that of the first one alone stands for a message, and
