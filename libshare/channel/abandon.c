@@ -61,7 +61,8 @@ bool sender_leave_cooling(struct sender *sender, int64_t now)
 }
 
 /* The next one to be left to the broker; NULL: there is none. One that has closed the channel may
- * have fences that are never reached, too. */
+ * have fences that are never reached, too. In a direct channel its place is another one's by then,
+ * who has as many tickets: nobody would be left any if it could do so again and again. */
 static struct channel_owner *next(struct sender *sender, int64_t now)
 {
 	struct channel_cooling *c;
@@ -71,7 +72,8 @@ static struct channel_owner *next(struct sender *sender, int64_t now)
 			return sender->members->peers[i].owner;
 	STAILQ_FOREACH (c, &sender->cooling, link)
 		for (size_t i = 0; i < c->fences.n; i++)
-			if (c->owners[i]->gone && is_too_long(sender, c, i, now))
+			if (c->owners[i]->gone && (sender->ch->shape.mode == CHANNEL_DIRECT ||
+						   is_too_long(sender, c, i, now)))
 				return c->owners[i];
 	return NULL;
 }

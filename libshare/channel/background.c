@@ -70,6 +70,9 @@ static void work_unlocking(struct sender *sender)
 	if (members_are_out_of_date(sender->members))
 		members_sync_until_unlocking(sender->members,
 					     -1); /* tried again with the next send, or look */
+	/* of who has closed a direct channel before anybody lacks them, as answers do not wait */
+	if (sender->ch->shape.mode == CHANNEL_DIRECT)
+		sender_want_tickets(sender);
 	if (sender->background.wants_tickets)
 		sender_abandon_unlocking(sender);
 	sender_tell_of_stall_unlocking(sender);

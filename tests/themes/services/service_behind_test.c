@@ -161,6 +161,37 @@ Test(service_behind, a_call_waits_for_work_that_its_caller_has_enqueued)
 	end_work();
 }
 
+/* Messages of the channels of services, as their producers say. */
+static int64_t all_in_flight(void)
+{
+	json_t *rows = report(asking, "channels"), *row, *member;
+	size_t i, k;
+	int64_t n = 0;
+
+	json_array_foreach (rows, i, row)
+		json_array_foreach (json_object_get(row, "members"), k, member)
+			n += json_object_get(member, "in_flight") ? number_of(member, "in_flight")
+								  : 0;
+	json_decref(rows);
+	return n;
+}
+
+/* Else one that opens it again and again would take the room of all others: each time it has as
+ * many calls as all have. */
+Test(service_behind, who_has_closed_it_takes_no_room_however_long_its_work_lasts)
+{
+	share_service *other = open_behind(asking, SHARE_CALLER);
+
+	begin_work();
+	for (int i = 0; i < CALLS; i++)
+		goes_round(other, busy);
+	check(all_in_flight() >= CALLS * MOST);
+	share_service_close(other);
+	until(all_in_flight() == 0);
+	goes_round(asks, NULL);
+	end_work();
+}
+
 /* Only what is done ends, wherever it is among the others. */
 Test(service_behind, what_is_done_makes_room_for_as_many)
 {
