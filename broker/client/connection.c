@@ -181,6 +181,14 @@ void connection_drain(struct connection *c)
 		result = read_one(c);
 }
 
+void connection_stop_peeking(struct connection *c)
+{
+	if (!c->closing || c->client->brings || !packet_is_without_fds(c->socket))
+		return;
+	closing_free(c->closing);
+	c->closing = NULL;
+}
+
 int client_let_bring(struct client *client)
 {
 	struct connection *c = client->connection;
