@@ -68,9 +68,10 @@ static bool is_unseen(uint32_t c)
 	    {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
 	};
 
+	/* they are in order, so most characters of most names are looked up in the first two */
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
-		if (c >= ranges[i].first && c <= ranges[i].last)
-			return true;
+		if (c <= ranges[i].last)
+			return c >= ranges[i].first;
 	return false;
 }
 

@@ -78,7 +78,7 @@ request ask_lookup 1 4703
 request ask_release 1 983
 broker ping 1 4214
 broker alloc_release 1 11603
-broker lookup_release 1 9282
+broker lookup_release 1 8787
 broker release 1 2912
 "
 # The same over the stand-in for the driver, with how often that is called.
