@@ -79,30 +79,16 @@ static char *show_agent(const json_t *row, const char *key, bool exact)
 	return show_count(row, key, exact);
 }
 
+static void put_word(FILE *out, const json_t *word)
+{
+	fputs(json_is_string(word) ? json_string_value(word) : "?", out);
+}
+
 /* "vmm mempool events" */
 static char *show_words(const json_t *row, const char *key, bool exact)
 {
-	const json_t *list = json_object_get(row, key);
-	char *text = NULL, *word;
-	json_t *each;
-	size_t size, i;
-	FILE *out;
-
 	(void)exact;
-	if (json_array_size(list) == 0)
-		return strdup("-");
-	out = open_memstream(&text, &size);
-	if (!out)
-		return NULL;
-	json_array_foreach (list, i, each) {
-		word = json_is_string(each) ? strdup(json_string_value(each)) : NULL;
-		fprintf(out, "%s%s", i ? " " : "", word ? word : "?");
-		free(word);
-	}
-	if (fclose(out) == 0)
-		return text;
-	free(text);
-	return NULL;
+	return show_list(json_object_get(row, key), put_word);
 }
 
 /* "0.3ms"; "-" for 0, which is not known yet */
@@ -115,29 +101,6 @@ static char *show_microseconds(const json_t *row, const char *key, bool exact)
 	if (value <= 0)
 		return strdup("-");
 	return asprintf(&text, "%.1fms", (double)value / 1000) < 0 ? NULL : text;
-}
-
-/* What is listed there, one after the other. */
-static char *show_list(const json_t *list, void (*show)(FILE *out, const json_t *each))
-{
-	char *text = NULL;
-	json_t *each;
-	size_t size, i;
-	FILE *out;
-
-	if (json_array_size(list) == 0)
-		return strdup("-");
-	out = open_memstream(&text, &size);
-	if (!out)
-		return NULL;
-	json_array_foreach (list, i, each) {
-		fputs(i ? " " : "", out);
-		show(out, each);
-	}
-	if (fclose(out) == 0)
-		return text;
-	free(text);
-	return NULL;
 }
 
 static void put_text(FILE *out, const json_t *row, const char *key)

@@ -48,6 +48,28 @@ char *show_text(const json_t *row, const char *key, bool exact)
 	return text ? strdup(text) : unknown();
 }
 
+char *show_list(const json_t *list, void (*put)(FILE *out, const json_t *each))
+{
+	char *text = NULL;
+	json_t *each;
+	size_t size, i;
+	FILE *out;
+
+	if (json_array_size(list) == 0)
+		return strdup("-");
+	out = open_memstream(&text, &size);
+	if (!out)
+		return NULL;
+	json_array_foreach (list, i, each) {
+		fputs(i ? " " : "", out);
+		put(out, each);
+	}
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
 char *show_count(const json_t *row, const char *key, bool exact)
 {
 	uint64_t n;
@@ -148,6 +170,16 @@ char *show_pool_state(const json_t *row, const char *key, bool exact)
 								       : "temporary");
 }
 
+static void put_holder(FILE *out, const json_t *holder)
+{
+	char *pid = show_count(holder, "pid", true);
+	char *mode = show_text(holder, "mode", true);
+
+	fprintf(out, "%s:%s", pid ? pid : "-", mode ? mode : "-");
+	free(pid);
+	free(mode);
+}
+
 /* Shows processes and what they may do: "4711:rw 4712:ro". The broker lists only some, but counts
  * all. */
 char *show_holders(const json_t *row, const char *key, bool exact)
@@ -155,33 +187,16 @@ char *show_holders(const json_t *row, const char *key, bool exact)
 	const json_t *list = json_object_get(row, key);
 	json_int_t all = json_integer_value(json_object_get(row, "leases"));
 	json_int_t listed = (json_int_t)json_array_size(list);
-	char *text = NULL, *pid, *mode;
-	json_t *holder;
-	size_t size, i;
-	FILE *out;
+	char *some = show_list(list, put_holder), *text;
 
-	if (listed == 0)
-		return strdup("-");
-	out = open_memstream(&text, &size);
-	if (!out)
-		return NULL;
-	json_array_foreach (list, i, holder) {
-		pid = show_count(holder, "pid", exact);
-		mode = show_text(holder, "mode", exact);
-		fprintf(out, "%s%s:%s", i ? " " : "", pid ? pid : "-", mode ? mode : "-");
-		free(pid);
-		free(mode);
-	}
-	if (all > listed)
-		fprintf(out, " +%" JSON_INTEGER_FORMAT, all - listed);
-	if (fclose(out) == 0)
-		return text;
-	free(text);
-	return NULL;
+	(void)exact;
+	if (!some || listed == 0 || all <= listed)
+		return some;
+	text = show_format("%s +%" JSON_INTEGER_FORMAT, some, all - listed);
+	free(some);
+	return text;
 }
 
-/* Shows the counts that are not zero: "(6 in flight, 2 dropped)"; nothing if the broker sends no
- * counts. */
 /* Of the messages in flight: those that somebody has yet to do something with, and who most. */
 static void show_awaited(FILE *out, const json_t *producer)
 {
@@ -195,6 +210,8 @@ static void show_awaited(FILE *out, const json_t *producer)
 		fprintf(out, " from %" JSON_INTEGER_FORMAT, json_integer_value(pid));
 }
 
+/* Shows the counts that are not zero: "(6 in flight, 2 dropped)"; nothing if the broker sends no
+ * counts. */
 static void show_progress(FILE *out, const json_t *member, bool producer)
 {
 	static const struct {
@@ -225,35 +242,24 @@ static void show_progress(FILE *out, const json_t *member, bool producer)
 		fputc(')', out);
 }
 
+static void put_member(FILE *out, const json_t *member)
+{
+	const char *role = json_string_value(json_object_get(member, "role"));
+	const char *state = json_string_value(json_object_get(member, "state"));
+	bool producer = role && *role == 'p';
+	char *pid = show_count(member, "pid", true);
+
+	fprintf(out, producer ? "%s>" : ">%s", pid ? pid : "-");
+	show_progress(out, member, producer);
+	if (!state || strcmp(state, "here") != 0)
+		fprintf(out, ":%s", state ? state : "?");
+	free(pid);
+}
+
 /* Shows who sends, who receives, and who has left: "4711>(3 in flight, 2 awaited from 4712)
  * >4712(2 waiting, 1 held) >4713:left". */
 char *show_members(const json_t *row, const char *key, bool exact)
 {
-	const json_t *list = json_object_get(row, key);
-	char *text = NULL, *pid;
-	const char *state, *role;
-	json_t *member;
-	size_t size, i;
-	FILE *out;
-
-	if (json_array_size(list) == 0)
-		return strdup("-");
-	out = open_memstream(&text, &size);
-	if (!out)
-		return NULL;
-	json_array_foreach (list, i, member) {
-		role = json_string_value(json_object_get(member, "role"));
-		state = json_string_value(json_object_get(member, "state"));
-		pid = show_count(member, "pid", exact);
-		fprintf(out, role && *role == 'p' ? "%s%s>" : "%s>%s", i ? " " : "",
-			pid ? pid : "-");
-		show_progress(out, member, role && *role == 'p');
-		if (!state || strcmp(state, "here") != 0)
-			fprintf(out, ":%s", state ? state : "?");
-		free(pid);
-	}
-	if (fclose(out) == 0)
-		return text;
-	free(text);
-	return NULL;
+	(void)exact;
+	return show_list(json_object_get(row, key), put_member);
 }

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include <jansson.h>
 
@@ -28,6 +29,8 @@ value_show show_pool_state;
 value_show show_holders;
 value_show show_members;
 
+/* Returns a text with what @put writes of each element, one after the other. */
+char *show_list(const json_t *list, void (*put)(FILE *out, const json_t *each));
 /* Returns a text of that kind. */
 char *show_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
