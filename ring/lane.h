@@ -12,7 +12,7 @@ static inline __attribute__((always_inline)) void ring_put(struct ring_producer 
 							   uint32_t deliveries)
 {
 	struct ring_lane *l = &p->lanes[lane];
-	struct channel_entry *e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
+	struct channel_entry *e = (void *)(l->entries + (l->tail & p->page.mask) * p->page.stride);
 	struct ring_ticket *t = &p->tickets[ticket];
 
 	/*
@@ -27,13 +27,13 @@ static inline __attribute__((always_inline)) void ring_put(struct ring_producer 
 	ring_entry_store(e, m, t->number, t->version, ticket, deliveries);
 	atomic_store_explicit(&e->sequence, l->tail + 1, memory_order_release);
 
-	l->tickets[l->tail & p->mask] = ticket;
+	l->tickets[l->tail & p->page.mask] = ticket;
 	t->sequence = l->tail++;
 	atomic_store_explicit(&l->shared->tail, l->tail, memory_order_release);
 	p->consumers.fresh |=
 	    p->shape.mode == CHANNEL_BROADCAST ? p->consumers.admitted : RING_BIT(lane);
 	/* nobody looks at the next one's data before its header: ours by then */
-	e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
+	e = (void *)(l->entries + (l->tail & p->page.mask) * p->page.stride);
 	__builtin_prefetch(e->data, 1);
 }
 

@@ -32,7 +32,7 @@ static void drop_for(struct ring_producer *p, uint32_t consumer, uint64_t first,
 	if (first < l->head)
 		first = l->head;
 	for (; first < to; first++) {
-		uint16_t ticket = l->tickets[first & p->mask];
+		uint16_t ticket = l->tickets[first & p->page.mask];
 		struct ring_ticket *t = &p->tickets[ticket];
 
 		if (t->list != 0 || t->sequence != first)
@@ -98,10 +98,10 @@ bool ring_pass_over_for_tickets(struct ring_producer *p, uint32_t tickets)
 		return false;
 	if (p->lists[LIST_DONE].n > 0)
 		return true;
-	ticket = p->lanes[0].tickets[(tail - 1) & p->mask];
+	ticket = p->lanes[0].tickets[(tail - 1) & p->page.mask];
 	t = &p->tickets[ticket];
 	if (t->list == 0 && t->sequence == tail - 1 && (t->pending & ~p->consumers.latest) == 0 &&
-	    !ring_is_history(p, t) && p->n_free + ring_count_tickets(p, ticket) >= tickets)
+	    !ring_is_history(p, t) && p->free.n + ring_count_tickets(p, ticket) >= tickets)
 		pass_over(p, tail);
 	return p->lists[LIST_DONE].n > 0;
 }

@@ -38,7 +38,7 @@ static uint64_t adopt(struct ring_producer *p, uint32_t consumer, bool oldest)
 	if (lowest < l->head)
 		lowest = l->head;
 	for (; start > lowest; start--) {
-		struct ring_ticket *t = &p->tickets[l->tickets[(start - 1) & p->mask]];
+		struct ring_ticket *t = &p->tickets[l->tickets[(start - 1) & p->page.mask]];
 
 		if (t->list != 0 || t->sequence != start - 1 || !has_room_for_fence(p, t))
 			break;
@@ -54,7 +54,7 @@ void ring_producer_forget_fences(struct ring_producer *p,
 	const struct ring_lane *l = &p->lanes[0];
 
 	for (uint32_t back = 1; back <= p->shape.history && back <= l->tail - l->head; back++) {
-		uint16_t ticket = l->tickets[(l->tail - back) & p->mask];
+		uint16_t ticket = l->tickets[(l->tail - back) & p->page.mask];
 		struct ring_owned_fence *fences = ring_fences_of(p, ticket);
 		struct ring_ticket *t = &p->tickets[ticket];
 		uint8_t left = 0;
@@ -92,7 +92,7 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring
 	start = p->shape.mode == CHANNEL_BROADCAST ? adopt(p, consumer, how & RING_OLDEST)
 						   : p->lanes[lane].tail;
 	*peer = (struct ring_peer){
-	    .admission = channel_admission_at(p->ring, &p->shape, consumer),
+	    .admission = channel_admission_at(p->page.ring, &p->shape, consumer),
 	    .ledger = ledger,
 	    .row = channel_row_at(page, &p->shape, row),
 	    .owner = owner,
@@ -220,7 +220,7 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 		part_from(p, consumer, taken, safe ? SAFE : LEFT_BEHIND);
 		l->limit = 0;
 		if (!safe) {
-			channel_add(&p->header->left_behind, 1);
+			channel_add(&p->page.header->left_behind, 1);
 			p->consumers.lingering |= RING_BIT(consumer);
 			p->consumers.fresh |= RING_BIT(consumer); /* to be told */
 		}

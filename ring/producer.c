@@ -28,17 +28,17 @@ static bool find_copies(struct ring_producer *p, enum channel_layout layout)
 
 	if (!ring_is_queue(p))
 		return true;
-	p->copy_stride = channel_entry_size(&p->shape);
+	p->copies.stride = channel_entry_size(&p->shape);
 	if (channel_has_copies(&p->shape, layout)) {
-		p->copies = (void *)channel_copy_at(p->ring, &p->shape, 0);
+		p->copies.all = (void *)channel_copy_at(p->page.ring, &p->shape, 0);
 		return true;
 	}
-	size = p->shape.in_flight * p->copy_stride;
-	p->private_copies = aligned_alloc(_Alignof(struct channel_entry), size);
-	if (p->private_copies)
-		memset(p->private_copies, 0, size);
-	p->copies = p->private_copies;
-	return p->copies;
+	size = p->shape.in_flight * p->copies.stride;
+	p->copies.own = aligned_alloc(_Alignof(struct channel_entry), size);
+	if (p->copies.own)
+		memset(p->copies.own, 0, size);
+	p->copies.all = p->copies.own;
+	return p->copies.all;
 }
 
 static bool allocate(struct ring_producer *p, enum channel_layout layout)
@@ -48,15 +48,15 @@ static bool allocate(struct ring_producer *p, enum channel_layout layout)
 	uint16_t *positions = zeros((size_t)lanes * s->depth, sizeof(*positions));
 
 	p->lanes[0].tickets = positions;
-	p->free = zeros(s->in_flight, sizeof(*p->free));
+	p->free.tickets = zeros(s->in_flight, sizeof(*p->free.tickets));
 	p->tickets = zeros(s->in_flight, sizeof(*p->tickets));
 	p->fences = zeros((size_t)s->in_flight * s->consumers, sizeof(*p->fences));
-	if (!positions || !p->free || !p->tickets || !p->fences || !find_copies(p, layout))
+	if (!positions || !p->free.tickets || !p->tickets || !p->fences || !find_copies(p, layout))
 		return false;
 	for (uint32_t i = 0; i < lanes; i++) {
 		p->lanes[i].tickets = positions + (size_t)i * s->depth;
-		p->lanes[i].shared = channel_lane_at(p->ring, s, i);
-		p->lanes[i].entries = (unsigned char *)channel_entry_at(p->ring, s, i, 0);
+		p->lanes[i].shared = channel_lane_at(p->page.ring, s, i);
+		p->lanes[i].entries = (unsigned char *)channel_entry_at(p->page.ring, s, i, 0);
 	}
 	for (uint32_t i = 0; i < LISTS; i++)
 		p->lists[i] = (struct ring_list){TICKET_NONE, TICKET_NONE, TICKET_NONE, 0};
@@ -73,20 +73,20 @@ int ring_producer_new(const struct channel_shape *shape, enum channel_layout lay
 	if (!p)
 		return -ENOMEM;
 	p->shape = *shape;
-	p->ring = ring;
-	p->header = ring;
-	p->mask = shape->depth - 1;
-	p->stride = ring_stride(ring, shape);
+	p->page.ring = ring;
+	p->page.header = ring;
+	p->page.mask = shape->depth - 1;
+	p->page.stride = ring_stride(ring, shape);
 	p->shared_tickets = channel_ticket_at(ring, shape, 0);
-	p->far_size = channel_far_size(shape);
+	p->far.size = channel_far_size(shape);
 	p->wanted = 1;
-	p->far = p->far_size ? channel_far_at(ring, shape, layout, 0) : NULL;
+	p->far.all = p->far.size ? channel_far_at(ring, shape, layout, 0) : NULL;
 	p->ordered = ring_can_be_ordered();
-	atomic_store_explicit(&p->header->heeds,
+	atomic_store_explicit(&p->page.header->heeds,
 			      CHANNEL_HEEDS_REJECTIONS | CHANNEL_HEEDS_LATEST |
 				  CHANNEL_COUNTS_TAKEN_BACK,
 			      memory_order_relaxed);
-	ring_sleeper_init(&p->sleeper, &p->header->waiting);
+	ring_sleeper_init(&p->sleeper, &p->page.header->waiting);
 	if (!allocate(p, layout)) {
 		ring_producer_free(p);
 		return -ENOMEM;
@@ -100,10 +100,10 @@ void ring_producer_free(struct ring_producer *p)
 	if (!p)
 		return;
 	free(p->lanes[0].tickets);
-	free(p->free);
+	free(p->free.tickets);
 	free(p->tickets);
 	free(p->fences);
-	free(p->private_copies);
+	free(p->copies.own);
 	free(p);
 }
 
@@ -143,7 +143,7 @@ static uint32_t next_version(const struct ring_producer *p, uint16_t ticket)
 static __attribute__((noinline)) void store_far(struct ring_producer *p, uint16_t ticket,
 						const struct ring_message *m)
 {
-	ring_store_data(p->far + ticket * p->far_size + channel_far_data(&p->shape), m->data,
+	ring_store_data(p->far.all + ticket * p->far.size + channel_far_data(&p->shape), m->data,
 			m->data_size);
 }
 
@@ -169,11 +169,11 @@ static inline __attribute__((always_inline)) uint16_t take_ticket(struct ring_pr
 	};
 	if (ring_is_far(m->data_size) && !MUTATION(data_after_ticket))
 		store_far(p, ticket, m);
-	if (p->copies)
+	if (p->copies.all)
 		keep_copy(p, ticket, m, deliveries, sequence);
 	/* behind the copy: who finds the ticket in use finds that */
 	atomic_store_explicit(&shared->buffer,
-			      m->buffer || !p->copies || p->private_copies ? m->buffer
+			      m->buffer || !p->copies.all || p->copies.own ? m->buffer
 									   : CHANNEL_NO_BUFFER,
 			      memory_order_release);
 	atomic_store_explicit(&shared->version, version, memory_order_release);
@@ -213,13 +213,13 @@ static inline __attribute__((always_inline)) int find_place(struct ring_producer
 	int r;
 
 	p->full.for_consumers = lacks_consumers(p);
-	p->full.for_tickets = !p->full.for_consumers && p->n_free < tickets;
+	p->full.for_tickets = !p->full.for_consumers && p->free.n < tickets;
 	p->full.target = target;
 	if (p->full.for_consumers)
 		return -EAGAIN;
 	if (p->shape.mode == CHANNEL_BROADCAST) {
 		ring_look_for_desertion(p);
-		if (p->n_free >= tickets && ring_is_known_to_have_room(p, 0)) {
+		if (p->free.n >= tickets && ring_is_known_to_have_room(p, 0)) {
 			*lane = 0;
 			return 0;
 		}
@@ -316,7 +316,7 @@ static __attribute__((noinline)) uint16_t take_further(struct ring_producer *p,
 {
 	uint16_t first = ring_peek_free(p, m->n_further), last = first,
 		 tickets[CHANNEL_BUFFERS_MAX];
-	struct channel_further *to = (void *)(p->far + first * p->far_size);
+	struct channel_further *to = (void *)(p->far.all + first * p->far.size);
 
 	for (uint32_t i = 0; i < m->n_further; i++) {
 		const struct ring_further *f = &m->further[i];
@@ -422,7 +422,7 @@ uint64_t ring_producer_wake(struct ring_producer *p)
 uint64_t ring_producer_sends_no_more(struct ring_producer *p)
 {
 	/* behind all that was sent: whoever sees it sees every message */
-	atomic_store_explicit(&p->header->sends_no_more, 1, memory_order_release);
+	atomic_store_explicit(&p->page.header->sends_no_more, 1, memory_order_release);
 	for (uint32_t i = 0; i < channel_lanes(&p->shape); i++)
 		ring_bell(&p->lanes[i].shared->bell);
 	return p->consumers.admitted | p->consumers.lingering;
@@ -471,7 +471,7 @@ static uint64_t who_must_act(struct ring_producer *p)
 bool ring_producer_lacks_tickets(const struct ring_producer *p)
 {
 	return !p->full.for_consumers &&
-	       (p->full.for_tickets || p->n_free == 0 || p->shape.mode == CHANNEL_DIRECT);
+	       (p->full.for_tickets || p->free.n == 0 || p->shape.mode == CHANNEL_DIRECT);
 }
 
 bool ring_producer_has_made_way(const struct ring_producer *p)
@@ -486,7 +486,7 @@ bool ring_producer_lacks_consumers(const struct ring_producer *p)
 
 bool ring_producer_has_plenty(const struct ring_producer *p)
 {
-	return p->n_free >= (p->shape.in_flight - p->shape.history + 1) / 2;
+	return p->free.n >= (p->shape.in_flight - p->shape.history + 1) / 2;
 }
 
 bool ring_producer_is_deserted(const struct ring_producer *p)
@@ -611,18 +611,18 @@ static uint64_t count_done(const struct ring_producer *p)
 
 void ring_producer_took_back(struct ring_producer *p)
 {
-	channel_add(&p->header->taken_back, 1);
+	channel_add(&p->page.header->taken_back, 1);
 }
 
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out)
 {
 	out->sent = p->sent;
-	out->dropped = p->header->dropped;
-	out->redelivered = p->header->redelivered;
-	out->set_aside = p->header->set_aside;
-	out->left_behind = p->header->left_behind;
-	out->rejected = p->header->rejected;
-	out->in_flight = p->shape.in_flight - p->n_free - only_for_who_comes(p);
+	out->dropped = p->page.header->dropped;
+	out->redelivered = p->page.header->redelivered;
+	out->set_aside = p->page.header->set_aside;
+	out->left_behind = p->page.header->left_behind;
+	out->rejected = p->page.header->rejected;
+	out->in_flight = p->shape.in_flight - p->free.n - only_for_who_comes(p);
 	out->waiting = p->lists[LIST_BACKLOG].n + count_unclaimed(p);
 	out->done = count_done(p);
 }

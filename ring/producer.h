@@ -81,10 +81,12 @@ struct ring_peer {
 
 struct ring_producer {
 	struct channel_shape shape;
-	void *ring;
-	struct channel_ring *header;
-	size_t stride;
-	uint32_t mask;
+	struct { /* that we write */
+		void *ring;
+		struct channel_ring *header;
+		size_t stride; /* of entries in a lane */
+		uint32_t mask; /* of their places */
+	} page;
 	uint64_t member, number;
 
 	struct {                    /* sets of consumers, bit by slot */
@@ -113,16 +115,22 @@ struct ring_producer {
 
 	/* The ticket that was free first is used first: so the line with its acknowledgement has
 	 * long been written by all, and is read once for all tickets in it. */
-	uint32_t n_free, first_free;
-	uint16_t *free; /* round */
+	struct {
+		uint32_t n, first;
+		uint16_t *tickets; /* round */
+	} free;
 	struct ring_ticket *tickets;
 	struct channel_ticket *shared_tickets;
 	struct ring_owned_fence *fences; /* [ticket][as many as there are consumers] */
-	unsigned char *far;              /* by ticket; NULL: nothing of a message lies there */
-	size_t far_size;
-	unsigned char *copies; /* by ticket, in a queue; of the ring, or: */
-	size_t copy_stride;
-	void *private_copies;      /* NULL: they are of the ring */
+	struct {                         /* what does not lie in entries */
+		unsigned char *all;      /* by ticket; NULL: nothing of a message lies there */
+		size_t size;
+	} far;
+	struct {                    /* in a queue */
+		unsigned char *all; /* by ticket; of the ring, or: */
+		size_t stride;
+		void *own; /* NULL: they are of the ring */
+	} copies;
 	struct ring_message aside; /* the last that was set aside */
 	struct ring_list lists[LISTS];
 	struct ring_lane lanes[CHANNEL_MEMBERS_MAX];
@@ -202,31 +210,31 @@ static inline bool ring_drops(const struct ring_producer *p)
 
 static inline uint16_t ring_take_free(struct ring_producer *p)
 {
-	uint16_t ticket = p->free[p->first_free];
+	uint16_t ticket = p->free.tickets[p->free.first];
 
-	p->first_free = p->first_free + 1 < p->shape.in_flight ? p->first_free + 1 : 0;
-	p->n_free--;
+	p->free.first = p->free.first + 1 < p->shape.in_flight ? p->free.first + 1 : 0;
+	p->free.n--;
 	return ticket;
 }
 
 /* The one that is taken after so many others. */
 static inline uint16_t ring_peek_free(const struct ring_producer *p, uint32_t others)
 {
-	return p->free[(p->first_free + others) % p->shape.in_flight];
+	return p->free.tickets[(p->free.first + others) % p->shape.in_flight];
 }
 
 static inline void ring_put_free(struct ring_producer *p, uint16_t ticket)
 {
-	uint32_t at = p->first_free + p->n_free++;
+	uint32_t at = p->free.first + p->free.n++;
 
 	p->tickets[ticket].list = LIST_FREE;
-	p->free[at < p->shape.in_flight ? at : at - p->shape.in_flight] = ticket;
+	p->free.tickets[at < p->shape.in_flight ? at : at - p->shape.in_flight] = ticket;
 }
 
 /* Tickets in use, for those who look at the channel. */
 static inline void ring_show_in_flight(struct ring_producer *p)
 {
-	atomic_store_explicit(&p->lanes[0].shared->in_flight, p->shape.in_flight - p->n_free,
+	atomic_store_explicit(&p->lanes[0].shared->in_flight, p->shape.in_flight - p->free.n,
 			      memory_order_relaxed);
 }
 
@@ -287,7 +295,7 @@ uint64_t ring_taken(struct ring_producer *p, uint32_t consumer);
 /* Queue: the copy of the message with this ticket; and what is in it. */
 static inline struct channel_entry *ring_copy_of(const struct ring_producer *p, uint16_t ticket)
 {
-	return (void *)(p->copies + ticket * p->copy_stride);
+	return (void *)(p->copies.all + ticket * p->copies.stride);
 }
 void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_message *out);
 /* Queue: to a consumer that has room, the message with this ticket, which is @m; from the backlog

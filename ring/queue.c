@@ -51,8 +51,8 @@ void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_
 	out->ticket = ticket;
 	/* in our own page, or memory; and in no other, whatever has become of the copy */
 	out->data = copy->data;
-	if (p->far && ring_is_far(out->data_size))
-		out->data = p->far + ticket * p->far_size + channel_far_data(&p->shape);
+	if (p->far.all && ring_is_far(out->data_size))
+		out->data = p->far.all + ticket * p->far.size + channel_far_data(&p->shape);
 }
 
 void ring_deliver(struct ring_producer *p, uint16_t ticket, uint32_t consumer,

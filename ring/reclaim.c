@@ -132,7 +132,7 @@ static void retire_at_once(struct ring_producer *p, uint16_t ticket)
 	}
 	t->pending = 0;
 	ring_unload(p, t);
-	if (p->copies) { /* as ring_finish() does */
+	if (p->copies.all) { /* as ring_finish() does */
 		atomic_store_explicit(&ring_copy_of(p, ticket)->sequence, CHANNEL_COPY_FINISHED,
 				      memory_order_release);
 		atomic_store_explicit(&p->shared_tickets[ticket].buffer, 0, memory_order_release);

@@ -56,7 +56,7 @@ static void look_at_loads(struct ring_producer *p)
 static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 {
 	struct ring_lane *l = &p->lanes[lane];
-	uint16_t ticket = l->tickets[sequence & p->mask];
+	uint16_t ticket = l->tickets[sequence & p->page.mask];
 	struct ring_ticket *t = &p->tickets[ticket];
 	bool unclaimed = ring_is_unclaimed(p, t), dropped = unclaimed;
 
@@ -80,13 +80,13 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 	}
 	p->untold += unclaimed;
 	if (dropped)
-		channel_add(&p->header->dropped, 1);
+		channel_add(&p->page.header->dropped, 1);
 	ring_finish_if_through(p, ticket);
 }
 
 static void drop_from_backlog(struct ring_producer *p, uint16_t ticket)
 {
-	channel_add(&p->header->dropped, 1);
+	channel_add(&p->page.header->dropped, 1);
 	ring_finish(p, ticket);
 }
 
@@ -103,7 +103,7 @@ static uint64_t oldest_in(struct ring_producer *p, uint32_t lane)
 /* Whether nobody would have it any more. */
 static bool would_be_free(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 {
-	uint16_t ticket = p->lanes[lane].tickets[sequence & p->mask];
+	uint16_t ticket = p->lanes[lane].tickets[sequence & p->page.mask];
 	struct ring_ticket *t = &p->tickets[ticket];
 
 	if (t->list != lane || t->sequence != sequence || (t->pending & ~p->consumers.admitted))
@@ -176,7 +176,7 @@ static void drop_in_lanes(struct ring_producer *p)
 		uint32_t lane = (uint32_t)__builtin_ctzll(who);
 		uint64_t sequence = oldest_in(p, lane);
 		const struct ring_ticket *t =
-		    &p->tickets[p->lanes[lane].tickets[sequence & p->mask]];
+		    &p->tickets[p->lanes[lane].tickets[sequence & p->page.mask]];
 
 		if (sequence < p->lanes[lane].tail && would_be_free(p, lane, sequence) &&
 		    t->number < number) {
@@ -213,14 +213,14 @@ static uint32_t count_droppable(struct ring_producer *p, uint32_t lane)
 	uint32_t n = 0;
 
 	for (uint64_t at = oldest_in(p, lane); at < l->tail && would_be_free(p, lane, at); at++)
-		n += ring_count_tickets(p, l->tickets[at & p->mask]);
+		n += ring_count_tickets(p, l->tickets[at & p->page.mask]);
 	return n;
 }
 
 /* Whether so many tickets would be free if all were dropped that can be. */
 static bool could_have_tickets(struct ring_producer *p, uint32_t tickets)
 {
-	uint32_t n = p->n_free;
+	uint32_t n = p->free.n;
 
 	if (p->shape.mode == CHANNEL_BROADCAST) {
 		(void)oldest_in(p, 0); /* how far all have got */
@@ -253,7 +253,7 @@ static bool could_have_place(struct ring_producer *p, uint32_t target)
 /* With those of what only has to be reclaimed. */
 static uint32_t count_free(const struct ring_producer *p)
 {
-	uint32_t n = p->n_free;
+	uint32_t n = p->free.n;
 
 	for (uint16_t t = p->lists[LIST_DONE].first; t != TICKET_NONE; t = p->tickets[t].next)
 		n += ring_count_tickets(p, t);

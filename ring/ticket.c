@@ -58,9 +58,9 @@ void ring_finish(struct ring_producer *p, uint16_t ticket)
 		t->set_aside = false;
 	/* its producer may be gone before it is taken back: then it is known that it was not */
 	if (t->set_aside && t->pending == 0)
-		channel_add(&p->header->set_aside, 1);
+		channel_add(&p->page.header->set_aside, 1);
 	/* whoever has acknowledged it may be gone before its ticket is free */
-	if (p->copies)
+	if (p->copies.all)
 		atomic_store_explicit(&ring_copy_of(p, ticket)->sequence, CHANNEL_COPY_FINISHED,
 				      memory_order_release);
 	if (t->pending != 0) {
@@ -115,7 +115,7 @@ void ring_give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
 	if (had) {
 		ring_store(&copy->size_deliveries,
 			   CHANNEL_PACK(CHANNEL_LARGE(size_deliveries), deliveries));
-		channel_add(&p->header->redelivered, 1);
+		channel_add(&p->page.header->redelivered, 1);
 	}
 	ring_unlink(p, ticket);
 	ring_prepend(p, LIST_BACKLOG, ticket);
@@ -205,7 +205,7 @@ static bool observe_rejection(struct ring_producer *p, uint16_t ticket, uint32_t
 	if (peer->load > 0)
 		peer->load--;
 	if (counts_as_rejected(peer))
-		channel_add(&p->header->rejected, 1);
+		channel_add(&p->page.header->rejected, 1);
 	ring_give_to_others(p, ticket, true);
 	return true;
 }
