@@ -20,6 +20,7 @@
 #include "broker/memory/adopted.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
 #include "memory/adopt.h"
@@ -117,24 +118,19 @@ static bool look_at_memory(struct request *r, struct memory_segment *out)
 static void give(struct request *r, struct segment *s, uint64_t offset)
 {
 	struct grant g = {.mode = SHARE_RDWR, .is_new = true};
-	struct pool *p = s->pool;
+	struct allocation a = {.account = r->client->account, .size = r->m->adopt.size};
 	struct failure failure;
-	struct block *block;
 	int e;
 
-	if (pool_adopt_block(r->broker, s, offset, r->m->adopt.size, &block) < 0) {
+	e = pool_adopt_block(r->broker, s, offset, &a);
+	if (e == 0)
+		e = buffer_new(r->broker, &a, &g.buffer);
+	if (e == POOL_LIMIT)
+		request_fail_quota(r, LIMIT_BYTES, "");
+	else if (e != 0)
 		request_fail_memory(r);
+	if (e != 0)
 		return;
-	}
-	e = buffer_new(r->broker, block, r->m->adopt.size, r->client->account, &g.buffer);
-	if (e != 0) {
-		pool_free_block(r->broker, p, block, NULL, NULL);
-		if (e == SHARE_EQUOTA)
-			request_fail_quota(r, LIMIT_BYTES, "");
-		else
-			request_fail_memory(r);
-		return;
-	}
 	e = grant_send(r->broker, r->client, r->m->serial, &g, &failure);
 	if (e != 0)
 		request_fail_with(r, &failure);

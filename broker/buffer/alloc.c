@@ -38,30 +38,15 @@
 
 #define MORE_MAX    63   /* buffers that come along with a GRANT */
 #define PATIENCE_MS 1000 /* of who has not said how long it may wait for others */
-
-static uint64_t waited_ms(const struct request *r)
-{
-	return r->deferred_ms ? clock_ms() - r->deferred_ms : 0;
-}
-
-static uint64_t left_ms(const struct request *r)
-{
-	uint32_t said = r->m->alloc.patience;
-	uint64_t may = said ? said - 1 : PATIENCE_MS, waited = waited_ms(r);
-
-	return waited < may ? may - waited : 0;
-}
+#define SLICE_MS    20   /* how often is looked for what nobody tells of */
 
 /* Clients may have what there is, without using it. They get a moment to give it back, but for one
  * that only wants more for itself to keep. */
-static bool may_wait_for_others(struct request *r, const struct pool *p,
-				const struct account *account)
+static bool others_may_give(const struct request *r, const struct pool *p,
+			    const struct account *account)
 {
-	if (r->m->alloc.flags & WIRE_ALLOC_KEEPS || waited_ms(r) >= TRIM_WAIT_MS || left_ms(r) == 0)
-		return false;
-	if (!r->deferred_ms)
-		r->deferred_ms = clock_ms();
-	return trim_ask(r->broker, r->client, p, account, r->deferred_ms);
+	return !(r->m->alloc.flags & WIRE_ALLOC_KEEPS) &&
+	       trim_ask(r->broker, r->client, p, account, r->deferred_ms);
 }
 
 /* Whether so much more of it could be had if so much came back. */
@@ -73,23 +58,64 @@ static bool would_do(const struct account *a, enum limit_kind resource, uint64_t
 	return wanted <= limit && account_used(a, resource) - back <= limit - wanted;
 }
 
-/* Its own work that still runs on what it has given back, and is paid for until it is done. In a
- * pool that would hand that out if it were of the right size. Of the broker's memory only the
- * fences come back then. */
-static bool may_wait_for_work(struct request *r, const struct pool *p)
+/* Its own work still runs on what it has given back, and is paid for until it is done. Of the
+ * broker's memory only the fences come back then. */
+static bool own_work_would_do(const struct request *r)
 {
 	const struct account *a = r->client->account;
 	uint64_t gated = account_gated(a), fences = account_used(a, LIMIT_FENCES);
 
-	if (p->reuse != SHARE_REUSE_GATE || left_ms(r) == 0 || gated == 0 ||
-	    !would_do(a, LIMIT_BYTES, gated, r->m->alloc.size))
-		return false;
-	if (account_lacks_memory(a, LIMIT_BYTES) &&
-	    !would_do(a, LIMIT_MEMORY, price_of(LIMIT_FENCES, fences, 0),
-		      price_of(LIMIT_BYTES, 0, PRICE_BUFFER_OWN) + price_of(LIMIT_LEASES, 1, 0)))
-		return false;
+	return gated > 0 && would_do(a, LIMIT_BYTES, gated, r->m->alloc.size) &&
+	       (!account_lacks_memory(a, LIMIT_BYTES) ||
+		would_do(a, LIMIT_MEMORY, price_of(LIMIT_FENCES, fences, 0),
+			 price_of(LIMIT_BYTES, 0, PRICE_BUFFER_OWN) +
+			     price_of(LIMIT_LEASES, 1, 0)));
+}
+
+/* How much longer it may wait, from now on if it has not until now. */
+static uint64_t left_ms(struct request *r)
+{
+	uint32_t said = r->m->alloc.patience;
+	uint64_t may = said ? said - 1 : PATIENCE_MS, now = clock_ms(), waited;
+
 	if (!r->deferred_ms)
-		r->deferred_ms = clock_ms();
+		r->deferred_ms = now;
+	waited = now - r->deferred_ms;
+	return waited < may ? may - waited : 0;
+}
+
+static bool may_change(const struct request *r, const struct pool *p, enum pool_result why)
+{
+	const struct account *a = r->client->account;
+
+	switch (why) {
+	case POOL_LATER:
+	case POOL_BUSY:
+		return true;
+	case POOL_FULL:
+		return others_may_give(r, p, NULL);
+	case POOL_SHARE:
+		return account_gated(a) > 0 || others_may_give(r, p, NULL);
+	case POOL_LIMIT:
+		return own_work_would_do(r) || others_may_give(r, p, a);
+	}
+	return false;
+}
+
+/* If what it lacks may yet come, in the time that it may wait for others. Agents have time limits
+ * of their own. */
+static bool defer(struct request *r, struct pool *p, enum pool_result why)
+{
+	uint64_t left = left_ms(r);
+
+	if (why != POOL_LATER && (left == 0 || !may_change(r, p, why)))
+		return false;
+	if (why != POOL_LATER)
+		pool_wait(p, why == POOL_BUSY || left < SLICE_MS ? left : SLICE_MS);
+	else if (p->growth.wanted_by.client == 0)
+		p->growth.wanted_by = (struct deferred_id){r->client->id, r->m->serial};
+	r->waits_for_agent = p->growth.is_under_way;
+	request_defer(r, &p->waiting.requests);
 	return true;
 }
 
@@ -201,8 +227,6 @@ static enum alloc_failure why_refused(int error)
 	switch (error) {
 	case SHARE_ENOMEM:
 		return ALLOC_FULL;
-	case POOL_SHARE:
-		return ALLOC_SHARE;
 	case SHARE_EQUOTA:
 		return ALLOC_LIMIT;
 	case SHARE_EAGAIN:
@@ -210,28 +234,6 @@ static enum alloc_failure why_refused(int error)
 	default:
 		return ALLOC_SYSTEM;
 	}
-}
-
-static void refuse(struct request *r, struct pool *p, int error, const char *detail)
-{
-	struct log_client who = client_in_log(r->client);
-	char text[1024], holds[768] = "";
-
-	count_failure(r, p, why_refused(error));
-	if (error == SHARE_ENOMEM && is_worth_a_line(r)) {
-		say_who_holds(p, NULL, holds, sizeof(holds));
-		snprintf(text, sizeof(text), "%s%s", detail, holds);
-		log_full(&p->refusals, &who, text);
-		say_who_holds(p, r->client, holds, sizeof(holds));
-	}
-	if (error == SHARE_EAGAIN)
-		say_who_works(p, r->client, holds, sizeof(holds));
-	if (error == POOL_SHARE) {
-		error = SHARE_EQUOTA;
-		if (is_worth_a_line(r))
-			log_refusal(&p->refusals, r->client->peer.uid, detail);
-	}
-	request_fail(r, error, "%s%s", detail, holds);
 }
 
 static void fail_quota(struct request *r, struct pool *p)
@@ -251,6 +253,29 @@ static void fail_quota(struct request *r, struct pool *p)
 	request_fail_quota(r, LIMIT_BYTES, also);
 }
 
+static void refuse(struct request *r, struct pool *p, int why, const struct failure *failure)
+{
+	struct log_client who = client_in_log(r->client);
+	char holds[768] = "", text[sizeof(failure->text) + sizeof(holds)];
+
+	if (why == POOL_LIMIT) {
+		fail_quota(r, p);
+		return;
+	}
+	count_failure(r, p, why == POOL_SHARE ? ALLOC_SHARE : why_refused(failure->error));
+	if (failure->error == SHARE_ENOMEM && is_worth_a_line(r)) {
+		say_who_holds(p, NULL, holds, sizeof(holds));
+		snprintf(text, sizeof(text), "%s%s", failure->text, holds);
+		log_full(&p->refusals, &who, text);
+		say_who_holds(p, r->client, holds, sizeof(holds));
+	}
+	if (failure->error == SHARE_EAGAIN)
+		say_who_works(p, r->client, holds, sizeof(holds));
+	if (why == POOL_SHARE && is_worth_a_line(r))
+		log_refusal(&p->refusals, r->client->peer.uid, failure->text);
+	request_fail(r, failure->error, "%s%s", failure->text, holds);
+}
+
 /* @failure NULL: the broker is out of memory. */
 static void fail_system(struct request *r, struct pool *p, const struct failure *failure)
 {
@@ -266,26 +291,22 @@ static uint32_t alloc_more(struct request *r, struct buffer *first, uint64_t ali
 			   struct wire_more *out)
 {
 	const struct wire_alloc *m = &r->m->alloc;
-	struct pool *p = buffer_pool(first);
+	const struct allocation wanted = {r->client->account, m->size, alignment, {0}, NULL};
 	uint32_t n = 0;
 
 	while (n + 1 < m->count && n < MORE_MAX) {
+		struct allocation a = wanted;
 		struct buffer *buffer;
 		struct lease *lease;
-		struct block *block;
 		int e;
 
-		if (!pool_user_may_have(p, r->client->account, m->size) ||
-		    !pool_alloc_beside(p, m->size, alignment, first->block, &block))
+		if (!pool_alloc_beside(buffer_pool(first), &a, first->block) ||
+		    buffer_new(r->broker, &a, &buffer) != 0)
 			break;
-		if (buffer_new(r->broker, block, m->size, r->client->account, &buffer) != 0) {
-			pool_free_block(r->broker, p, block, NULL, NULL);
-			break;
-		}
 		e = scrub_is_needed(r, buffer) ||
 		    lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease, NULL) != 0;
 		if (e == 0)
-			out[n++] = (struct wire_more){buffer_id(buffer), block_offset(block)};
+			out[n++] = (struct wire_more){buffer_id(buffer), block_offset(a.block)};
 		buffer_unref(r->broker, buffer);
 		if (e != 0)
 			break;
@@ -324,54 +345,6 @@ static void give_with_more(struct request *r, struct buffer *buffer, uint64_t al
 		return;
 	take_back(r, more, g.n_more);
 	request_fail_with(r, &failure);
-}
-
-/* For what others give back, or for an agent. */
-static void defer_for_memory(struct request *r, struct pool *p)
-{
-	r->waits_for_agent = p->growth.is_under_way;
-	if (p->growth.is_under_way && p->growth.wanted_by.client == 0)
-		p->growth.wanted_by = (struct deferred_id){r->client->id, r->m->serial};
-	request_defer(r, &p->waiting.requests);
-}
-
-static int wait_a_slice(const struct request *r, struct pool *p)
-{
-	uint64_t left = left_ms(r);
-
-	return pool_wait(p, left < TRIM_SLICE_MS ? left : TRIM_SLICE_MS);
-}
-
-static void wait_or_fail_quota(struct request *r, struct pool *p)
-{
-	if (may_wait_for_work(r, p) || may_wait_for_others(r, p, r->client->account)) {
-		wait_a_slice(r, p);
-		request_defer(r, &p->waiting.requests);
-	} else {
-		fail_quota(r, p);
-	}
-}
-
-/* As buffer_new(), but consumes @block in any case. */
-static int make_buffer(struct request *r, struct pool *p, uint64_t alignment, struct block *block,
-		       struct buffer **out)
-{
-	struct account *account = r->client->account;
-	uint64_t size = r->m->alloc.size;
-	int e = buffer_new(r->broker, block, size, account, out);
-
-	/* what it has given back is paid for until the work on it is done: by now, perhaps */
-	if (e == SHARE_EQUOTA && pool_collect(r->broker, p))
-		e = buffer_new(r->broker, block, size, account, out);
-	if (e == 0)
-		return 0;
-	pool_free_block(r->broker, p, block, NULL, NULL);
-	if (e == SHARE_EQUOTA && pool_alloc_own(p, account, size, alignment, &block)) {
-		e = buffer_new(r->broker, block, size, account, out);
-		if (e != 0)
-			pool_free_block(r->broker, p, block, NULL, NULL);
-	}
-	return e;
 }
 
 /* What is wrong with the request has been answered if this is false. */
@@ -427,11 +400,10 @@ void handle_alloc(struct request *r)
 	const struct wire_alloc *m = &r->m->alloc;
 	struct open_pool *open = client_find_pool(r->client, m->pool);
 	struct failure failure;
-	uint64_t alignment;
-	struct block *block;
+	struct allocation a = {.account = r->client->account, .size = m->size};
 	struct buffer *buffer;
 	struct pool *p;
-	int e;
+	int why;
 
 	if (!open) {
 		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
@@ -444,27 +416,16 @@ void handle_alloc(struct request *r)
 		request_fail_memory(r);
 		return;
 	}
-	alignment = m->alignment > p->sizes.alignment ? m->alignment : p->sizes.alignment;
-	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, left_ms(r), &block,
-		       &failure);
-	if ((e == SHARE_ENOMEM || e == SHARE_EQUOTA || e == POOL_SHARE) &&
-	    may_wait_for_others(r, p, NULL))
-		e = wait_a_slice(r, p);
-	if (e == POOL_LATER) {
-		defer_for_memory(r, p);
+	a.alignment = m->alignment > p->sizes.alignment ? m->alignment : p->sizes.alignment;
+	why = pool_alloc(r->broker, p, &a, &failure);
+	if (why > 0 && defer(r, p, (enum pool_result)why))
 		return;
-	}
-	if (e != 0) {
-		refuse(r, p, e, failure.text);
-		return;
-	}
-	e = make_buffer(r, p, alignment, block, &buffer);
-	if (e == SHARE_EQUOTA)
-		wait_or_fail_quota(r, p);
-	else if (e != 0)
+	if (why != 0)
+		refuse(r, p, why, &failure);
+	else if (buffer_new(r->broker, &a, &buffer) != 0)
 		fail_system(r, p, NULL);
 	else
-		give_allocated(r, p, buffer, alignment);
+		give_allocated(r, p, buffer, a.alignment);
 }
 
 void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer)

@@ -67,31 +67,26 @@ struct pool *buffer_pool(const struct buffer *buffer)
 	return block_pool(buffer->block);
 }
 
-int buffer_new(struct broker *b, struct block *block, uint64_t size, struct account *account,
-	       struct buffer **out)
+int buffer_new(struct broker *b, struct allocation *a, struct buffer **out)
 {
+	struct block *block = a->block;
 	struct buffer *buffer;
-	struct pool *pool = block_pool(block);
-	struct charge charge;
 	uint32_t index;
-	int r = pool_charge_take(pool, &charge, account, block_size(block), PRICE_BUFFER_OWN);
 
-	if (r != 0)
-		return r;
 	buffer = slab_alloc_indexed(&b->buffers->slab, &index);
 	if (!buffer) {
-		pool_charge_return(pool, &charge);
+		pool_free_block(b, block_pool(block), block, NULL, &a->charge);
 		return SHARE_ESYSTEM;
 	}
 	buffer->generation++;
 	generation_note(&b->buffers->generations, b->journal, index, buffer->generation);
 	buffer->block = block;
-	buffer->size = size & BUFFER_SIZE_MAX;
+	buffer->size = a->size & BUFFER_SIZE_MAX;
 	buffer->refs = 1;
 	/* its own unfinished work, for which it has paid: it still does */
-	if (block->payer == account)
+	if (block->payer == a->account)
 		buffer->pending = fence_set_prune(block_take_gate(block));
-	block->payer = charge.account;
+	block->payer = a->charge.account;
 	LIST_INIT(&buffer->leases);
 	LIST_INIT(&buffer->referrers);
 	buffer_note(buffer);

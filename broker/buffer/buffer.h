@@ -13,6 +13,7 @@
 #include "broker/order/fence.h"
 #include "broker/suballocator/block.h"
 
+struct allocation;
 struct broker;
 struct client;
 struct pool;
@@ -69,9 +70,8 @@ struct buffers {
 
 void buffers_init(struct broker *b);
 void buffers_deinit(struct broker *b);
-/* Consumes @block on success. The caller has the first reference. 0, SHARE_EQUOTA, SHARE_ESYSTEM */
-int buffer_new(struct broker *b, struct block *block, uint64_t size, struct account *account,
-	       struct buffer **out);
+/* Consumes its block and charge. The caller has the first reference. 0, or SHARE_ESYSTEM. */
+int buffer_new(struct broker *b, struct allocation *a, struct buffer **out);
 struct buffer *buffer_find(struct broker *b, uint64_t id); /* NULL: stale or foreign */
 uint64_t buffer_id(const struct buffer *buffer);
 uint32_t buffer_index(const struct buffer *buffer); /* of its slot */

@@ -138,17 +138,20 @@ static int take(struct suballocator *a, struct block *all, uint64_t offset, uint
 	return r;
 }
 
-int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, uint64_t size,
-		     struct block **out)
+int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, struct allocation *a)
 {
 	struct pool *p = s->pool;
+	int r = pool_pay(p, a);
 
-	if (take(&p->suballocator, s->region.first, offset, size, out) < 0) {
-		pool_shrink(b, p, 0);
-		return -ENOMEM;
+	if (r == 0 && take(&p->suballocator, s->region.first, offset, a->size, &a->block) < 0) {
+		pool_charge_return(p, &a->charge);
+		r = SHARE_ESYSTEM;
 	}
-	pool_count_block(p, *out);
-	return 0;
+	if (r == 0)
+		pool_count_block(p, a->block);
+	else
+		pool_shrink(b, p, 0);
+	return r;
 }
 
 /* An older library would take what is of an unknown kind for a broken broker. */

@@ -9,7 +9,7 @@
  * segment of a device's memory is the allocation in which the buffer lies. */
 
 struct account;
-struct block;
+struct allocation;
 struct broker;
 struct client;
 struct failure;
@@ -29,10 +29,9 @@ int pool_adopt(struct broker *b, struct pool *p, struct account *account,
 	       const struct memory_segment *memory, struct segment **out, struct failure *failure);
 /* Bytes of the segments that are there for it. */
 uint64_t pool_adopted_by(const struct pool *p, const struct account *account);
-/* Its only block ever; the offset is a multiple of SUBALLOCATOR_UNIT. 0, or -ENOMEM: then the
- * segment is gone. */
-int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, uint64_t size,
-		     struct block **out);
+/* Its only block ever, which is paid for; the offset is a multiple of SUBALLOCATOR_UNIT. 0,
+ * POOL_LIMIT, or SHARE_ESYSTEM without memory: then the segment is gone. */
+int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, struct allocation *a);
 
 /* Whether the client may have the segment; any may have what is no client's own. And why not:
  * SHARE_EACCES, or SHARE_ENOTSUP of one that is too old. */

@@ -186,20 +186,19 @@ bool gated_must_wait(const struct gated_blocks *q, struct account *account)
 
 /* ------------------------------------------------------------------------------------------- */
 
-bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, struct account *account,
-		    uint64_t size, uint64_t alignment, struct block **out)
+bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, struct allocation *a)
 {
 	struct block *before = NULL, *best = NULL, *best_before = NULL, *rest;
 	uint32_t left = OWN_LOOK;
 
 	for (struct block *block = q->first; block && left > 0; block = next_of(block), left--) {
-		if (block->payer == account && block_size(block) >= size &&
-		    block_offset(block) % alignment == 0 &&
+		if (block->payer == a->account && block_size(block) >= a->size &&
+		    block_offset(block) % a->alignment == 0 &&
 		    (!best || block_size(block) < block_size(best)) &&
-		    is_for(block->gate, account)) {
-			bool fits = block_size(block) - size < SUBALLOCATOR_UNIT;
+		    is_for(block->gate, a->account)) {
+			bool fits = block_size(block) - a->size < SUBALLOCATOR_UNIT;
 
-			if (fits || may_cut(account, block, NULL)) {
+			if (fits || may_cut(a->account, block, NULL)) {
 				best = block;
 				best_before = before;
 			}
@@ -211,15 +210,15 @@ bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, stru
 	if (!best)
 		return false;
 	gated_take_out(q, best_before, best);
-	if (!cut(allocator, best, size, &rest)) {
+	if (!cut(allocator, best, a->size, &rest)) {
 		put_back(q, allocator, best);
 		return false;
 	}
 	if (rest)
 		put_back(q, allocator, rest);
 	end_charge(best);
-	best->payer = account;
-	*out = best;
+	best->payer = a->account;
+	a->block = best;
 	return true;
 }
 
@@ -232,9 +231,9 @@ struct run {
 };
 
 struct looked_for {
-	struct account *account;
+	const struct allocation *wanted;
 	bool anybody;
-	uint64_t size, alignment;
+	uint64_t size; /* of units */
 	uint32_t left; /* to be looked at */
 };
 
@@ -242,8 +241,8 @@ static bool may_be_part(const struct looked_for *l, const struct block *block)
 {
 	if (!block || block_is_free(block))
 		return block;
-	return block->owner && (l->anybody || block->payer == l->account) &&
-	       is_for(block->gate, l->account);
+	return block->owner && (l->anybody || block->payer == l->wanted->account) &&
+	       is_for(block->gate, l->wanted->account);
 }
 
 /* Where the run begins of which @block is the first gated one. NULL: it is not. Two free blocks are
@@ -291,21 +290,23 @@ static uint64_t part_of(const struct block *block, uint64_t from, uint64_t to)
 }
 
 /* Else it would only be put back, and be nobody's to pay for. */
-static bool can_pay(struct account *account, uint64_t bytes)
+static bool can_pay(const struct allocation *a, uint64_t bytes)
 {
-	return account_may_add(account, LIMIT_BYTES, bytes);
+	return a->charge.account || account_may_add(a->account, LIMIT_BYTES, bytes);
 }
 
 /* Where it begins and ends in the middle of a block. */
 static bool may_trim(const struct looked_for *l, const struct run *run)
 {
-	return may_cut(l->account, run->start > block_offset(run->first) ? run->first : NULL,
+	return may_cut(l->wanted->account,
+		       run->start > block_offset(run->first) ? run->first : NULL,
 		       end_of(run->last) > run->start + l->size ? run->last : NULL);
 }
 
 static bool is_long_enough(struct looked_for *l, struct block *first, struct run *out)
 {
-	uint64_t start = (block_offset(first) + l->alignment - 1) & ~(l->alignment - 1);
+	uint64_t start =
+	    (block_offset(first) + l->wanted->alignment - 1) & ~(l->wanted->alignment - 1);
 	struct effort effort = {.last = NULL};
 
 	for (struct block *last = first; may_be_part(l, last) && l->left > 0; last = last->after) {
@@ -316,11 +317,11 @@ static bool is_long_enough(struct looked_for *l, struct block *first, struct run
 		}
 		if (!add_gate(&effort, last->gate))
 			return false;
-		if (block_is_free(last) || last->payer != l->account)
+		if (block_is_free(last) || last->payer != l->wanted->account)
 			effort.bytes += part_of(last, start, start + l->size);
 		if (end_of(last) - start >= l->size) {
 			*out = (struct run){first, last, start};
-			return can_pay(l->account, effort.bytes) && may_trim(l, out);
+			return can_pay(l->wanted, effort.bytes) && may_trim(l, out);
 		}
 	}
 	return false;
@@ -411,11 +412,11 @@ static void unite(struct suballocator *allocator, struct run *run)
 	}
 }
 
-bool gated_take_run(struct gated_blocks *q, struct suballocator *allocator, struct account *account,
-		    bool anybody, uint64_t size, uint64_t alignment, struct block **out)
+bool gated_take_run(struct gated_blocks *q, struct suballocator *allocator, struct allocation *a,
+		    bool anybody)
 {
-	const uint64_t units = (size + SUBALLOCATOR_UNIT - 1) / SUBALLOCATOR_UNIT;
-	struct looked_for l = {account, anybody, units * SUBALLOCATOR_UNIT, alignment, RUN_LOOK};
+	const uint64_t units = (a->size + SUBALLOCATOR_UNIT - 1) / SUBALLOCATOR_UNIT;
+	struct looked_for l = {a, anybody, units * SUBALLOCATOR_UNIT, RUN_LOOK};
 	struct block *block;
 	struct run run;
 	bool all_own = true;
@@ -428,11 +429,11 @@ bool gated_take_run(struct gated_blocks *q, struct suballocator *allocator, stru
 		return false;
 	}
 	for (block = run.first; block != run.last->after; block = block->after) {
-		all_own = all_own && (!block->gate || block->payer == account);
+		all_own = all_own && (!block->gate || block->payer == a->account);
 		end_charge(block);
 	}
 	unite(allocator, &run);
-	run.first->payer = all_own ? account : NULL;
-	*out = run.first;
+	run.first->payer = all_own ? a->account : NULL;
+	a->block = run.first;
 	return true;
 }

@@ -9,6 +9,8 @@
 #include "broker/order/fence.h"
 #include "broker/suballocator/suballocator.h"
 
+struct allocation;
+
 /*
  * The blocks of a pool that nobody holds any more but work still runs on. The suballocator takes
  * them for blocks in use, and whoever allocated them (block->payer) pays for them. The one released
@@ -41,16 +43,15 @@ bool gated_must_wait(const struct gated_blocks *q, struct account *account);
 
 /*
  * Memory of these is handed out, cut to size, with its gate; nobody pays for it then. If nobody but
- * @account did, block->payer says so, without a reference. False: none was found in a bounded look.
- * Behind another user's work nothing is: that may never end, and the stream that waited for it
- * would stand still for as long.
+ * its account did, block->payer says so, without a reference. False: none was found in a bounded
+ * look. Behind another user's work nothing is: that may never end, and the stream that waited for
+ * it would stand still for as long.
  */
-/* One of the blocks that @account pays for. */
-bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, struct account *account,
-		    uint64_t size, uint64_t alignment, struct block **out);
+/* One of the blocks that its account pays for. */
+bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, struct allocation *a);
 /* Several that lie side by side, with what is free between them. @anybody: also what others pay
  * for. */
-bool gated_take_run(struct gated_blocks *q, struct suballocator *allocator, struct account *account,
-		    bool anybody, uint64_t size, uint64_t alignment, struct block **out);
+bool gated_take_run(struct gated_blocks *q, struct suballocator *allocator, struct allocation *a,
+		    bool anybody);
 
 #endif

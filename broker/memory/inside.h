@@ -62,9 +62,8 @@ void pool_count_block(struct pool *p, const struct block *block);
 void pool_remove_segment(struct pool *p, struct segment *s);
 
 /* pool_grow.c: segments come and go. */
-/* One more segment in which @size bytes fit: 0, POOL_LATER or a SHARE_E... number. */
-int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t left_ms,
-	      struct failure *failure);
+/* One more segment in which @size bytes fit: 0, or as pool_alloc(). */
+int pool_grow(struct broker *b, struct pool *p, uint64_t size, struct failure *failure);
 /* One that is there, for buffers: takes @memory and @cost over on success. 0 or -ENOMEM. */
 int pool_add_segment(struct broker *b, struct pool *p, const struct memory_segment *memory,
 		     struct segment_cost *cost, struct segment **out);

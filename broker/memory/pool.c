@@ -273,11 +273,6 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
 
 #define MARK_STEPS 64
 
-bool pool_collect(struct broker *b, struct pool *p)
-{
-	return reuse_collect(b, p, COLLECT_MANY);
-}
-
 void pool_count_used(struct pool *p, uint64_t bytes)
 {
 	p->extent.used += bytes;
@@ -299,63 +294,6 @@ void pool_count_block(struct pool *p, const struct block *block)
 	pool_note(p);
 }
 
-bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint64_t alignment,
-		    struct block **out)
-{
-	if (p->reuse != SHARE_REUSE_GATE ||
-	    (!gated_take_own(&p->gated, &p->suballocator, account, size, alignment, out) &&
-	     !gated_take_run(&p->gated, &p->suballocator, account, false, size, alignment, out)))
-		return false;
-	pool_count_block(p, *out);
-	return true;
-}
-
-/* 0, POOL_FULL, or SHARE_ESYSTEM with a sentence. */
-static int take(struct pool *p, uint64_t size, uint64_t alignment, struct block **out,
-		struct failure *failure)
-{
-	int e = suballocator_alloc(&p->suballocator, size, alignment, out);
-
-	if (e == 0)
-		pool_count_block(p, *out);
-	else
-		e = e == SUBALLOCATOR_FULL ? POOL_FULL : failure_no_memory(failure, "the broker");
-	return e;
-}
-
-static int find_block(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-		      uint64_t alignment, struct block **out, struct failure *failure)
-{
-	int r;
-
-	reuse_collect(b, p, COLLECT_FEW);
-	r = take(p, size, alignment, out, failure);
-	if (r == POOL_FULL && pool_alloc_own(p, account, size, alignment, out))
-		return 0;
-	if (r == POOL_FULL && pool_collect(b, p))
-		r = take(p, size, alignment, out, failure);
-	return r;
-}
-
-/* What it has given back counts until the work on it is done, and is its own to use again: then it
- * is in *out. */
-static int keep_to_share(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-			 uint64_t alignment, uint64_t left_ms, struct block **out,
-			 struct failure *failure)
-{
-	if (pool_user_may_have(p, account, size))
-		return 0;
-	pool_collect(b, p);
-	if (pool_user_may_have(p, account, size))
-		return 0;
-	if (pool_alloc_own(p, account, size, alignment, out))
-		return 0;
-	if (account_gated(account) > 0 && left_ms > 0)
-		return pool_wait(p, left_ms);
-	pool_user_explain(p, account, size, failure);
-	return POOL_SHARE;
-}
-
 int pool_fail_size(const struct pool *p, uint64_t size, struct failure *failure)
 {
 	char wanted[SIZE_EXACT_MAX], limit[SIZE_TEXT_MAX];
@@ -366,62 +304,143 @@ int pool_fail_size(const struct pool *p, uint64_t size, struct failure *failure)
 	    size_round(p->sizes.limit < POOL_BUFFER_MAX ? p->sizes.limit : POOL_BUFFER_MAX, limit));
 }
 
-int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-	       uint64_t alignment, uint64_t left_ms, struct block **out, struct failure *failure)
+/* What there never is: a SHARE_E... number with a sentence. */
+static int check_size(const struct pool *p, uint64_t size, struct failure *failure)
 {
-	int r;
+	const struct memory_kind *kind = p->choice.kind;
+	char wanted[SIZE_EXACT_MAX], most[SIZE_TEXT_MAX];
 
 	/* regions start aligned to MEMORY_ALIGNMENT, so a fresh one needs no room to align in */
 	if (size > p->sizes.limit || size > POOL_BUFFER_MAX)
 		return pool_fail_size(p, size, failure);
-	if (!p->device && size > machine_memory()) {
-		char wanted[SIZE_EXACT_MAX], memory[SIZE_TEXT_MAX];
-
+	if (!p->device && size > machine_memory())
 		return failure_set(failure, SHARE_ENOMEM,
 				   "this machine has %s of memory and swap, and can never hold a "
 				   "buffer of %s: whoever wrote to all of it would be ended by the "
 				   "kernel",
-				   size_round(machine_memory(), memory), size_exact(size, wanted));
-	}
-	*out = NULL;
-	r = keep_to_share(b, p, account, size, alignment, left_ms, out, failure);
-	if (r != 0 || *out)
-		return r;
-	r = find_block(b, p, account, size, alignment, out, failure);
-	if (r == POOL_FULL) {
-		r = pool_grow(b, p, size, left_ms, failure);
-		/* it can have no more now: then there is what work of others still runs on */
-		if (p->reuse == SHARE_REUSE_GATE &&
-		    (r == SHARE_ENOMEM || r == SHARE_EQUOTA ||
-		     (r == POOL_LATER && !p->growth.is_under_way)) &&
-		    gated_take_run(&p->gated, &p->suballocator, account, true, size, alignment,
-				   out)) {
-			pool_count_block(p, *out);
-			return 0;
-		}
-		if (r == SHARE_ENOMEM)
-			r = reuse_wait(p, account, size, left_ms, failure);
-		if (r != 0)
-			return r;
-		r = take(p, size, alignment, out, failure);
-	}
-	return r == POOL_FULL ? failure_no_memory(failure, "the broker") : r;
+				   size_round(machine_memory(), most), size_exact(size, wanted));
+	if (kind->segment_max && pool_chosen_segment_size(p, size) > kind->segment_max)
+		return failure_set(
+		    failure, SHARE_ENOTSUP,
+		    "a buffer of kind %s cannot have %s, but at most %s, above which the driver "
+		    "crashes those who import it: use a pool of kind vmm",
+		    kind->name, size_exact(size, wanted), size_round(kind->segment_max, most));
+	return 0;
 }
 
-bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
-		       const struct block *beside, struct block **out)
+/* Of what @a's user pays for already though it has given it back: nobody pays for that then. */
+static bool take_own(struct pool *p, struct allocation *a)
 {
-	struct block *block;
-
-	if (suballocator_alloc(&p->suballocator, size, alignment, &block) != 0)
+	if (p->reuse != SHARE_REUSE_GATE ||
+	    (!gated_take_own(&p->gated, &p->suballocator, a) &&
+	     !gated_take_run(&p->gated, &p->suballocator, a, false)))
 		return false;
-	if (block->region != beside->region) {
-		suballocator_free(&p->suballocator, block);
-		return false;
-	}
-	pool_count_block(p, block);
-	*out = block;
+	pool_count_block(p, a->block);
 	return true;
+}
+
+/* What its user has given back counts until the work on it is done, and is its own to use again:
+ * then there is a block. */
+static int pay(struct broker *b, struct pool *p, struct allocation *a, struct failure *failure)
+{
+	int why = pool_pay_of_share(p, a);
+
+	if (why > 0) {
+		reuse_collect(b, p, COLLECT_MANY);
+		why = pool_pay_of_share(p, a);
+	}
+	if (why > 0 && take_own(p, a)) {
+		why = pool_pay(p, a);
+		if (why != 0)
+			pool_free_block(b, p, a->block, NULL, NULL);
+	}
+	if (why == POOL_SHARE)
+		pool_user_explain(p, a->account, a->size, failure);
+	return why < 0 ? failure_no_memory(failure, "the broker") : why;
+}
+
+static int carve(struct pool *p, struct allocation *a, struct failure *failure)
+{
+	int e = suballocator_alloc(&p->suballocator, a->size, a->alignment, &a->block);
+
+	if (e == 0)
+		pool_count_block(p, a->block);
+	else
+		e = e == SUBALLOCATOR_FULL ? POOL_FULL : failure_no_memory(failure, "the broker");
+	return e;
+}
+
+static int find_block(struct broker *b, struct pool *p, struct allocation *a,
+		      struct failure *failure)
+{
+	int why;
+
+	reuse_collect(b, p, COLLECT_FEW);
+	why = carve(p, a, failure);
+	if (why == POOL_FULL && take_own(p, a))
+		return 0;
+	if (why == POOL_FULL && reuse_collect(b, p, COLLECT_MANY))
+		why = carve(p, a, failure);
+	return why;
+}
+
+/* There is none, and the pool can have no more now: then there is what work of others still runs
+ * on, in time at least. */
+static int find_gated(struct pool *p, struct allocation *a, int why, struct failure *failure)
+{
+	if (p->reuse == SHARE_REUSE_GATE && gated_take_run(&p->gated, &p->suballocator, a, true)) {
+		pool_count_block(p, a->block);
+		return 0;
+	}
+	if (failure->error == SHARE_ENOMEM && reuse_makes_room(p, a, failure))
+		return POOL_BUSY;
+	return why;
+}
+
+static int find_or_make_block(struct broker *b, struct pool *p, struct allocation *a,
+			      struct failure *failure)
+{
+	int why = find_block(b, p, a, failure);
+
+	if (why != POOL_FULL)
+		return why;
+	why = pool_grow(b, p, a->size, failure);
+	if (why == POOL_FULL || why == POOL_BUSY)
+		return find_gated(p, a, why, failure);
+	if (why == 0)
+		why = carve(p, a, failure);
+	return why == POOL_FULL ? failure_no_memory(failure, "the broker") : why;
+}
+
+int pool_alloc(struct broker *b, struct pool *p, struct allocation *a, struct failure *failure)
+{
+	int why = check_size(p, a->size, failure);
+
+	if (why == 0)
+		why = pay(b, p, a, failure);
+	if (why == 0 && !a->block)
+		why = find_or_make_block(b, p, a, failure);
+	if (why != 0)
+		pool_charge_return(p, &a->charge);
+	return why;
+}
+
+bool pool_alloc_beside(struct pool *p, struct allocation *a, const struct block *beside)
+{
+	if (pool_pay_of_share(p, a) != 0)
+		return false;
+	if (suballocator_alloc(&p->suballocator, a->size, a->alignment, &a->block) != 0)
+		goto none;
+	if (a->block->region != beside->region) {
+		suballocator_free(&p->suballocator, a->block);
+		goto none;
+	}
+	pool_count_block(p, a->block);
+	return true;
+
+none:
+	pool_charge_return(p, &a->charge);
+	return false;
 }
 
 static void return_segments(struct broker *b, struct pool *p)

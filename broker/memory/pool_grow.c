@@ -29,9 +29,6 @@
 #include "broker/memory/records.h"
 #include "memory/host_pages.h"
 
-/* How long an allocation waits for other processes to unmap segments that were returned, or for an
- * agent that was told to end. */
-
 /* How long a device that had no memory left is not asked again by who could do without. */
 #define FULL_MS 250
 
@@ -326,7 +323,7 @@ int pool_fail_full(const struct pool *p, uint64_t size, struct failure *failure)
 	    size_round(p->extent.used, used), size_exact(pool_largest_free(p), largest), also);
 }
 
-int pool_wait(struct pool *p, uint64_t at_most_ms)
+void pool_wait(struct pool *p, uint64_t at_most_ms)
 {
 	struct timeval delay = {(time_t)(at_most_ms / 1000),
 				(suseconds_t)(at_most_ms % 1000 * 1000)};
@@ -338,7 +335,6 @@ int pool_wait(struct pool *p, uint64_t at_most_ms)
 	}
 	if (p->gated.n > 0)
 		memory_look_soon(p->broker);
-	return POOL_LATER;
 }
 
 void pool_wake(struct pool *p)
@@ -379,54 +375,57 @@ void pool_make_ahead(struct broker *b, struct pool *p)
 			       p->name, why.text);
 }
 
-int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t left_ms,
-	      struct failure *failure)
+static int pay_segment(struct broker *b, struct pool *p, struct segment_cost *cost,
+		       struct failure *failure)
 {
-	const struct memory_kind *kind = p->choice.kind;
-	uint64_t least = round_up(size, p->sizes.granularity), want = p->sizes.segment_size, left;
+	if (segment_cost_take(p, NULL, NULL, cost, NULL) == 0)
+		return 0;
+	pool_shrink(b, p, 0); /* one that is too small, for one that is not */
+	return segment_cost_take(p, NULL, NULL, cost, failure);
+}
+
+/* One of up to @room bytes. */
+static int make_segment(struct broker *b, struct pool *p, uint64_t least, uint64_t room,
+			struct failure *failure)
+{
+	uint64_t most = p->choice.kind->segment_max, want = p->sizes.segment_size;
 	struct segment_cost cost;
-	int r;
+	int r = pay_segment(b, p, &cost, failure);
 
-	if (p->growth.is_under_way)
-		return POOL_LATER;
-	if (kind->segment_max && least > kind->segment_max) {
-		char wanted[SIZE_EXACT_MAX], most[SIZE_TEXT_MAX];
-
-		return failure_set(
-		    failure, SHARE_ENOTSUP,
-		    "a buffer of kind %s cannot have %s, but at most %s, above which the driver "
-		    "crashes those who import it: use a pool of kind vmm",
-		    kind->name, size_exact(size, wanted), size_round(kind->segment_max, most));
-	}
-	if (pool_room(p) < least)
-		pool_shrink(b, p, 0);
-	left = pool_room(p);
-	left -= left % p->sizes.granularity;
-	if (left < least) {
-		/* what others have yet to unmap will do, if they do it soon; or an agent to end */
-		if (left + p->extent.retiring + p->extent.dying >= least && left_ms > 0)
-			return pool_wait(p, left_ms);
-		return pool_fail_full(p, size, failure);
-	}
-	if (clock_ms() < p->growth.full_until_ms && p->gated.n > 0) {
-		return failure_set(failure, SHARE_ENOMEM,
-				   "device %s has no memory left for pool '%s'", p->device->uuid,
-				   p->name);
-	}
-	if (segment_cost_take(p, NULL, NULL, &cost, NULL) != 0) {
-		pool_shrink(b, p, 0); /* one that is too small, for one that is not */
-		r = segment_cost_take(p, NULL, NULL, &cost, failure);
-		if (r != 0)
-			return r;
-	}
+	if (r != 0)
+		return r;
 	if (want < least)
 		want = least;
-	if (want > left)
-		want = left;
-	if (kind->segment_max && want > kind->segment_max)
-		want = kind->segment_max;
+	if (want > room)
+		want = room;
+	if (most && want > most)
+		want = most;
 	r = p->device ? ask_for_segment(b, p, want, least, &cost, failure)
 		      : grow_host(b, p, want, &cost, failure);
 	segment_cost_return(b, &cost);
 	return r;
+}
+
+int pool_grow(struct broker *b, struct pool *p, uint64_t size, struct failure *failure)
+{
+	uint64_t least = round_up(size, p->sizes.granularity), room;
+	int r;
+
+	if (p->growth.is_under_way)
+		return POOL_LATER;
+	if (pool_room(p) < least)
+		pool_shrink(b, p, 0);
+	room = pool_room(p);
+	room -= room % p->sizes.granularity;
+	if (room < least) {
+		pool_fail_full(p, size, failure);
+		/* what others have yet to unmap will do, if they do it soon; or an agent to end */
+		return room + p->extent.retiring + p->extent.dying >= least ? POOL_BUSY : POOL_FULL;
+	}
+	if (clock_ms() < p->growth.full_until_ms && p->gated.n > 0)
+		r = failure_set(failure, SHARE_ENOMEM, "device %s has no memory left for pool '%s'",
+				p->device->uuid, p->name);
+	else
+		r = make_segment(b, p, least, room, failure);
+	return r == SHARE_ENOMEM || r == SHARE_EQUOTA ? POOL_FULL : r;
 }

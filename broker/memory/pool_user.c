@@ -14,10 +14,12 @@
 
 #include "base/size.h"
 #include "broker/accounts/fair_share.h"
+#include "broker/accounts/price.h"
 #include "broker/log/log.h"
 #include "broker/memory/adopted.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
+#include "broker/memory/pools.h"
 
 static struct pool_user *find(const struct pool *p, const struct account *account)
 {
@@ -165,6 +167,20 @@ bool pool_user_may_have(const struct pool *p, const struct account *account, uin
 
 	/* what there is no room for is refused for that */
 	return share.used + bytes > share.total || mine + bytes <= fair_share_most(&share, mine);
+}
+
+int pool_pay(struct pool *p, struct allocation *a)
+{
+	uint64_t units = (a->size + SUBALLOCATOR_UNIT - 1) / SUBALLOCATOR_UNIT;
+	int r = pool_charge_take(p, &a->charge, a->account, units * SUBALLOCATOR_UNIT,
+				 PRICE_BUFFER_OWN);
+
+	return r == SHARE_EQUOTA ? POOL_LIMIT : r;
+}
+
+int pool_pay_of_share(struct pool *p, struct allocation *a)
+{
+	return pool_user_may_have(p, a->account, a->size) ? pool_pay(p, a) : POOL_SHARE;
 }
 
 void pool_user_explain(const struct pool *p, const struct account *account, uint64_t bytes,

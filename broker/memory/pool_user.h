@@ -23,6 +23,14 @@ struct pool_user {
 	uint32_t clients;        /* that have asked for some, and have the pool open */
 };
 
+/* Memory that is wanted of a pool: it is paid for, and then looked for. */
+struct allocation {
+	struct account *account;
+	uint64_t size, alignment;
+	struct charge charge; /* for @block; who consumes one consumes the other */
+	struct block *block;
+};
+
 /* A client of the user has asked for memory: 0 or -ENOMEM. And it closes the pool. */
 int pool_user_comes(struct pool *p, struct account *account);
 void pool_user_goes(struct pool *p, struct account *account);
@@ -35,6 +43,10 @@ struct charge pool_charge_of(const struct block *block, uint64_t own);
  * charge_take_with(). */
 int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes,
 		     uint64_t own);
+/* Of what is wanted: 0, POOL_LIMIT, or SHARE_ESYSTEM. And if that leaves others what is theirs,
+ * else POOL_SHARE. */
+int pool_pay(struct pool *p, struct allocation *a);
+int pool_pay_of_share(struct pool *p, struct allocation *a);
 void pool_charge_return(struct pool *p, struct charge *c);
 /* Without memory it stays where it is. */
 void pool_charge_move(struct pool *p, struct charge *c, struct account *to);

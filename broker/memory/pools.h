@@ -13,6 +13,7 @@
 /* What is done with pools: made, found, asked for blocks, changed and ended. */
 
 struct account;
+struct allocation;
 struct block;
 struct broker;
 struct charge;
@@ -27,9 +28,15 @@ struct wire_bytes;
 
 #define POOL_BUFFER_MAX (UINT64_C(1) << 40) /* bytes; what a suballocator can count, by far */
 
-/* Beside 0 and SHARE_E... numbers, which are negative. POOL_FULL: nothing that is large enough is
- * free now, which pool.c says to itself alone. */
-enum pool_result { POOL_LATER = 1, POOL_SHARE, POOL_FULL };
+/* Why there is no block: what would have to happen for one. SHARE_E... numbers, which are negative,
+ * are of what does not change. */
+enum pool_result {
+	POOL_LATER = 1, /* an agent answers */
+	POOL_BUSY,      /* work that is under way ends, or what was retired is unmapped */
+	POOL_FULL,      /* somebody gives something back */
+	POOL_SHARE,     /* its user does: what is left is others' share */
+	POOL_LIMIT      /* its user does, of this pool or of another one */
+};
 
 /*
  * Takes @config's strings and lists over on success (they are NULL then); it must be validated.
@@ -60,23 +67,16 @@ bool pool_may(const struct pool *p, const struct client *client, enum access_rig
 int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
 		struct failure *failure);
 
-/* 0, POOL_LATER (defer the request in p->waits), POOL_SHARE (it would be more than its share), or a
- * SHARE_E... number, the last two with a sentence. @left_ms: for how long it may yet wait. */
-int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-	       uint64_t alignment, uint64_t left_ms, struct block **out, struct failure *failure);
-/* The same, of what @account pays for already though it has given it back. False: there is none. */
-bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint64_t alignment,
-		    struct block **out);
+/* 0; or an enum pool_result, and but for POOL_LATER and POOL_LIMIT also a sentence and the number
+ * for who waits no longer; or a SHARE_E... number with a sentence. */
+int pool_alloc(struct broker *b, struct pool *p, struct allocation *a, struct failure *failure);
 /* Another block of the region of @beside, with nothing to wait for, without making room. False:
- * there is none right now. */
-bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
-		       const struct block *beside, struct block **out);
+ * there is none right now, or none that may be had. */
+bool pool_alloc_beside(struct pool *p, struct allocation *a, const struct block *beside);
 /* @gate, what was added to the block's own, and @charge (or NULL) are consumed. The pool may have
  * ended when it returns. */
 void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
 		     struct charge *charge);
-/* Of the blocks that work runs on, those on which it does no more: true when there were any. */
-bool pool_collect(struct broker *b, struct pool *p);
 
 uint64_t pool_largest_free(const struct pool *p);
 /* What can change of a pool of the configuration: @access is taken over. The pool stays, even if it
@@ -87,8 +87,8 @@ void pool_change(struct broker *b, struct pool *p, const struct pool_config *con
  * which may be at once. */
 void pool_leave(struct broker *b, struct pool *p);
 
-/* The request is to be deferred in p->waiting for that long at most: POOL_LATER. */
-int pool_wait(struct pool *p, uint64_t at_most_ms);
+/* The request is deferred in p->waiting, for that long at most. */
+void pool_wait(struct pool *p, uint64_t at_most_ms);
 /* Its name goes at once, the rest when its last buffer does. */
 void pool_destroy(struct broker *b, struct pool *p);
 /* Called whenever something it was waiting for may have gone. */

@@ -34,6 +34,7 @@
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
+#include "broker/memory/pools.h"
 #include "broker/memory/records.h"
 #include "broker/memory/reuse.h"
 #include "wire/wire.h"
@@ -137,25 +138,22 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 	return any;
 }
 
-int reuse_wait(struct pool *p, struct account *account, uint64_t size, uint64_t left_ms,
-	       struct failure *failure)
+bool reuse_makes_room(const struct pool *p, const struct allocation *a, struct failure *failure)
 {
-	const struct timelines *holder = gated_first_holder(&p->gated, account);
+	const struct timelines *holder = gated_first_holder(&p->gated, a->account);
 	char who[48] = "its last users'";
 	char wanted[SIZE_EXACT_MAX], gated[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX],
 	    used[SIZE_TEXT_MAX];
 
-	if (p->gated.n == 0 || size + p->extent.used > p->sizes.limit ||
-	    (p->reuse == SHARE_REUSE_GATE && !holder && !gated_must_wait(&p->gated, account)))
-		return SHARE_ENOMEM;
-	if (left_ms > 0)
-		return pool_wait(p, left_ms);
+	if (p->gated.n == 0 || a->size + p->extent.used > p->sizes.limit ||
+	    (p->reuse == SHARE_REUSE_GATE && !holder && !gated_must_wait(&p->gated, a->account)))
+		return false;
 	if (holder)
 		snprintf(who, sizeof(who), "user %u's", (unsigned)account_uid(holder->account));
-	return failure_set(failure, SHARE_EAGAIN,
-			   "pool '%s' has no room for %s: %s work still runs on %s, which the "
-			   "pool hands out only when that is done (limit %s, in use %s)",
-			   p->name, size_exact(size, wanted), who,
-			   size_round(p->gated.bytes, gated), size_round(p->sizes.limit, limit),
-			   size_round(p->extent.used, used));
+	failure_set(failure, SHARE_EAGAIN,
+		    "pool '%s' has no room for %s: %s work still runs on %s, which the "
+		    "pool hands out only when that is done (limit %s, in use %s)",
+		    p->name, size_exact(a->size, wanted), who, size_round(p->gated.bytes, gated),
+		    size_round(p->sizes.limit, limit), size_round(p->extent.used, used));
+	return true;
 }

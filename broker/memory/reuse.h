@@ -12,7 +12,9 @@
 #include "broker/order/fence.h"
 #include "broker/suballocator/suballocator.h"
 
+struct allocation;
 struct broker;
+struct failure;
 struct pool;
 
 /* A block of which nobody is left: back to the suballocator, or kept until that work is done. @gate
@@ -25,11 +27,9 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
  * get one that it could not before. */
 bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit);
 
-/* There is no room for @size bytes and can be no more. SHARE_ENOMEM when gated blocks are of no use
- * for it either; POOL_LATER to wait for them; SHARE_EAGAIN with a sentence once that has taken as
- * long as it may. */
-int reuse_wait(struct pool *p, struct account *account, uint64_t size, uint64_t left_ms,
-	       struct failure *failure);
+/* There is no room for it and can be no more: whether there is once the work on gated blocks is
+ * done, and then, for who waits no longer, SHARE_EAGAIN with a sentence. */
+bool reuse_makes_room(const struct pool *p, const struct allocation *a, struct failure *failure);
 
 /*
  * What a block's tag says: which user may have written what is in the memory, nobody (it is zero),

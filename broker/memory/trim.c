@@ -26,6 +26,7 @@
 #include "broker/order/order.h"
 
 #define WINDOW_MS 1000
+#define COST_MS   200 /* what clients that do not answer may cost others in that time */
 
 static bool has_magazine(const struct client *c, const struct pool *pool)
 {
@@ -73,7 +74,7 @@ static bool is_to_be_asked(const struct trim *t, uint64_t now, uint64_t since_ms
 
 static bool is_waited_for(const struct trim *t, uint64_t now)
 {
-	return !has_answered(t) && t->cost_ms + (now - t->asked_ms) < TRIM_WAIT_MS;
+	return !has_answered(t) && t->cost_ms + (now - t->asked_ms) < COST_MS;
 }
 
 /* Whoever waits in the pool for memory itself has given back all it had before it asked. */

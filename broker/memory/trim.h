@@ -10,11 +10,6 @@ struct broker;
 struct client;
 struct pool;
 
-/* How long a request for memory waits for clients to give back what they do not use, and how often
- * it looks meanwhile for whatever else may have changed. */
-#define TRIM_WAIT_MS  200
-#define TRIM_SLICE_MS 20
-
 /* What a client has to do with that: it was asked `asked` times. */
 struct trim {
 	uint64_t asked, answered;

@@ -23,7 +23,9 @@ static const char config[] =
     "\"gate\", \"access\": "
     "[{\"user\": \"*\", \"mode\": "
     "\"rw\"}]}, {\"name\": \"small\", \"kind\": \"host\", \"limit\": \"64KiB\", "
-    "\"segment_size\": \"64KiB\", \"release_threshold\": 0, \"reuse\": \"gate\"}]}";
+    "\"segment_size\": \"64KiB\", \"release_threshold\": 0, \"reuse\": \"gate\"}, {\"name\": "
+    "\"clean\", \"kind\": \"host\", \"limit\": \"1MiB\", \"segment_size\": \"1MiB\", \"reuse\": "
+    "\"clean\"}]}";
 
 static share_client *client;
 
@@ -257,6 +259,37 @@ Test(gated_memory, whoever_reaches_its_limit_waits_a_moment_for_its_own_work)
 	release_behind(&r, z.buffer, 0);
 	timeline_signal(r.page, 2, 1);
 	say_goodbye(&r);
+}
+
+Test(gated_memory, also_where_memory_is_handed_out_clean_alone)
+{
+	struct wire_message m = {.type = WIRE_ALLOC, .serial = 1000};
+	struct wire_message ping = {.type = WIRE_PING, .serial = 1001};
+	struct raw r;
+
+	raw_open(&r, "raw");
+	m.alloc.pool = raw_pool(&r, "clean");
+	m.alloc.size = 200 * KIB;
+	release_behind(&r, alloc(&r, m.alloc.pool, m.alloc.size).buffer, 1);
+	check(raw_send(&r, &m) == 0 && raw_send(&r, &ping) == 0);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.serial, ping.serial);
+	timeline_signal(r.page, 1, 1);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_GRANT);
+	say_goodbye(&r);
+}
+
+Test(gated_memory, who_may_not_pay_has_no_memory_made)
+{
+	struct status status;
+	struct raw r;
+
+	raw_open(&r, "raw");
+	expect_quota(&r, raw_pool(&r, "clean"), MAY + 1);
+	say_goodbye(&r);
+	status_read(client, &status);
+	check_eq(status.segments, 0);
 }
 
 /* A piece would have as many fences as the whole has. */
