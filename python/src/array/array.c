@@ -356,100 +356,6 @@ PyObject *tuple_of(const int64_t *values, uint32_t n, int64_t factor)
 	return tuple;
 }
 
-static PyObject *get_shape(PyObject *o, void *ignored)
-{
-	struct array *a = (struct array *)o;
-
-	(void)ignored;
-	return tuple_of(a->t.shape, a->t.ndim, 1);
-}
-
-static PyObject *get_strides(PyObject *o, void *ignored)
-{
-	struct array *a = (struct array *)o;
-
-	(void)ignored;
-	return tuple_of(a->t.strides, a->t.ndim, dtype_size(a->t.dtype));
-}
-
-static PyObject *get_dtype(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return PyUnicode_InternFromString(share_dtype_name(((struct array *)o)->t.dtype));
-}
-
-static PyObject *get_number(PyObject *o, void *which)
-{
-	struct array *a = (struct array *)o;
-
-	switch ((intptr_t)which) {
-	case 'd':
-		return PyLong_FromUnsignedLong(a->t.ndim);
-	case 'i':
-		return PyLong_FromUnsignedLong(dtype_size(a->t.dtype));
-	case 's':
-		return PyLong_FromLongLong(array_items(a));
-	default:
-		return PyLong_FromLongLong(array_bytes(a));
-	}
-}
-
-static PyObject *get_flag(PyObject *o, void *which)
-{
-	struct array *a = (struct array *)o;
-
-	switch ((intptr_t)which) {
-	case 'r':
-		return PyBool_FromLong(a->readonly);
-	case 'o':
-		return PyBool_FromLong(a->readonly_ok);
-	case 'g':
-		return PyBool_FromLong(a->on_gpu);
-	case 'c':
-		return PyBool_FromLong(array_is_contiguous(a));
-	default:
-		return PyBool_FromLong(!a->b || a->closed);
-	}
-}
-
-/* Attributes that only an Array with a buffer has. */
-static PyObject *get_of_buffer(PyObject *o, void *which)
-{
-	struct array *a = (struct array *)o;
-	struct handle h = {
-	    .p = a->b, .what = "array", .generation = a->generation, .closed = a->closed};
-
-	/* Only the address means nothing in a forked child, where the memory is not mapped. */
-	if (!handle_is_open(&h) || ((intptr_t)which == 'p' && !handle_is_usable(&h)))
-		return handle_refuse(&h);
-	switch ((intptr_t)which) {
-	case 'i':
-		return PyLong_FromUnsignedLongLong(share_id(a->b));
-	case 'v':
-		return PyLong_FromUnsignedLongLong(share_name_version(a->b));
-	case 'o':
-		return PyLong_FromUnsignedLongLong(a->t.offset);
-	default:
-		return PyLong_FromUnsignedLongLong((uintptr_t)a->data);
-	}
-}
-
-static PyObject *get_device(PyObject *o, void *ignored)
-{
-	struct array *a = (struct array *)o;
-
-	(void)ignored;
-	if (!a->on_gpu)
-		return PyUnicode_InternFromString("cpu");
-	return PyUnicode_FromFormat("cuda:%d", array_ordinal(a));
-}
-
-static PyObject *get_client(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return Py_NewRef((PyObject *)((struct array *)o)->client);
-}
-
 static Py_ssize_t length(PyObject *o)
 {
 	struct array *a = (struct array *)o;
@@ -458,17 +364,6 @@ static Py_ssize_t length(PyObject *o)
 		return (Py_ssize_t)a->t.shape[0];
 	PyErr_SetString(PyExc_TypeError, "an array without dimensions has no length");
 	return -1;
-}
-
-static int set_readonly_ok(PyObject *o, PyObject *value, void *ignored)
-{
-	int ok = value ? PyObject_IsTrue(value) : 0;
-
-	(void)ignored;
-	if (ok < 0)
-		return -1;
-	((struct array *)o)->readonly_ok = ok;
-	return 0;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -488,43 +383,6 @@ bool array_ready(PyObject *module)
 	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct array, weak), READONLY, NULL},
 	    {NULL, 0, 0, 0, NULL},
 	};
-	static PyGetSetDef getters[] = {
-	    {"shape", get_shape, NULL, "Elements, by dimension.", NULL},
-	    {"strides", get_strides, NULL, "Bytes from one element to the next, by dimension.",
-	     NULL},
-	    {"dtype", get_dtype, NULL, "Its name, as 'float32'.", NULL},
-	    {"ndim", get_number, NULL, "How many dimensions, 16 at most.", (void *)(intptr_t)'d'},
-	    {"itemsize", get_number, NULL, "Bytes of an element.", (void *)(intptr_t)'i'},
-	    {"size", get_number, NULL, "Elements.", (void *)(intptr_t)'s'},
-	    {"nbytes", get_number, NULL, "Bytes of all elements.", (void *)(intptr_t)'b'},
-	    {"readonly", get_flag, NULL, "Whether a store to it would fault.",
-	     (void *)(intptr_t)'r'},
-	    {"readonly_ok", get_flag, set_readonly_ok,
-	     "Whether frameworks may have it that cannot be told that it is read-only: with vmm, a "
-	     "kernel that\nstores to it there takes the context down.",
-	     (void *)(intptr_t)'o'},
-	    {"on_gpu", get_flag, NULL, "Whether its memory is a GPU's.", (void *)(intptr_t)'g'},
-	    {"contiguous", get_flag, NULL, "Whether it is in C order, without gaps.",
-	     (void *)(intptr_t)'c'},
-	    {"closed", get_flag, NULL, "Whether it was given up.", (void *)(intptr_t)'x'},
-	    {"id", get_of_buffer, NULL, "What all processes call its buffer.",
-	     (void *)(intptr_t)'i'},
-	    {"version", get_of_buffer, NULL,
-	     "Of the name under which it was looked up; 0 when it came another way.",
-	     (void *)(intptr_t)'v'},
-	    {"offset", get_of_buffer, NULL,
-	     "Bytes from the start of its buffer to the first element.", (void *)(intptr_t)'o'},
-	    {"ptr", get_of_buffer, NULL,
-	     "Address of the first element in this process: a CUdeviceptr if on_gpu.",
-	     (void *)(intptr_t)'p'},
-	    {"device", get_device, NULL, "'cpu', or 'cuda:0' as this process counts.", NULL},
-	    {"client", get_client, NULL, "The client that it came from.", NULL},
-	    {"__cuda_array_interface__", array_cuda_interface, NULL,
-	     "For CuPy, numba and others. Work goes on the current stream, which waits for the "
-	     "array.",
-	     NULL},
-	    {NULL, NULL, NULL, NULL, NULL},
-	};
 	PyMethodDef *const more[] = {array_view_methods, array_share_methods, array_copy_methods};
 	size_t n = 5;
 
@@ -538,7 +396,7 @@ bool array_ready(PyObject *module)
 	    SLOT(Py_tp_dealloc, dealloc), SLOT(Py_mp_subscript, array_subscript),
 	    SLOT(Py_mp_length, length), SLOT(Py_bf_getbuffer, array_get_buffer),
 	    SLOT(Py_bf_releasebuffer, array_release_buffer), {Py_tp_methods, methods},
-	    {Py_tp_members, members}, {Py_tp_getset, getters});
+	    {Py_tp_members, members}, {Py_tp_getset, array_getters});
 	return core.array && exchange_make() &&
 	       PyObject_SetAttrString((PyObject *)core.array, "__dlpack_c_exchange_api__",
 				      core.exchange) == 0;

@@ -20,6 +20,7 @@ bool array_is_contiguous(const struct array *a);
 int64_t array_items(const struct array *a);
 int64_t array_bytes(const struct array *a);
 
+extern PyGetSetDef array_getters[];
 extern PyMethodDef array_view_methods[], array_share_methods[], array_copy_methods[];
 PyObject *array_subscript(PyObject *self, PyObject *key);
 int array_get_buffer(PyObject *self, Py_buffer *out, int flags);
