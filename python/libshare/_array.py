@@ -57,6 +57,10 @@ class _Array:
     def __setitem__(self, key: Any, value: Any) -> None:
         self._numpy()[key] = value
 
+    # One element is what NumPy and torch say of it. With dimensions it is as a list, so that it is not None.
+    def __bool__(self) -> bool:
+        return self.shape[0] > 0 if self.shape else bool(self._numpy())
+
     def __float__(self) -> float:
         return float(self._numpy())
 

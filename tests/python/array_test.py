@@ -40,6 +40,8 @@ def test_values_are_set_and_read_as_in_numpy(pool):
     assert [[int(x) for x in row] for row in a] == [[7, 7, 7], [7, 8, 9]]
     with pytest.raises(TypeError, match="only|size-1|scalar"):
         float(a)
+    assert a[0, 0] and not pool.zeros(())  # its value
+    assert a and pool.zeros(1) and not a[:0]  # as a list
     with pytest.raises(TypeError, match="without dimensions"):
         iter(a[0, 0])
     with pytest.raises(IndexError):
@@ -63,7 +65,7 @@ def test_what_cannot_be_copied_says_what_to_do(pool):
 def test_what_takes_numpy_says_so_where_there_is_none(pool, monkeypatch):
     a = pool.zeros(3, "int32")
     monkeypatch.setitem(sys.modules, "numpy", None)
-    for use in (lambda: a.__setitem__(..., 7), lambda: float(a[0]), lambda: int(a[0]), lambda: a == 1, lambda: a != 1):
+    for use in (lambda: a.__setitem__(..., 7), lambda: float(a[0]), lambda: int(a[0]), lambda: bool(a[0]), lambda: a == 1, lambda: a != 1):
         with pytest.raises(ModuleNotFoundError, match=r"pip install numpy.*memoryview\(a\)") as e:
             use()
         assert e.value.name == "numpy"

@@ -36,6 +36,8 @@ def test_copies_go_there_and_back(client, pool):
     assert b.readonly
     with pytest.raises(TypeError, match="cupy.asarray"):
         a == b  # noqa: B015
+    with pytest.raises(TypeError, match="no values here"):
+        bool(a[0, 0])
     assert not a == None and a != None and None != a and b not in (None,)  # noqa: E711
     assert pool.zeros(5).tobytes() == bytes(40)
     assert pool.array(a[:, 3][::2].reshape(-1) if a[:, 3][::2].contiguous else a[3]).tobytes() == x[3].tobytes()
