@@ -11,9 +11,12 @@
 
 #include <jansson.h>
 
+#include <share/private/core.h>
+
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
 #include "libshare/program/range.h"
+#include "memory/stream.h"
 
 #define ENTRY_SIZE     4096u /* of a user or group */
 #define ENTRY_SIZE_MAX (4u << 20)
@@ -327,4 +330,21 @@ int share_pool_get_info(const share_pool *handle, share_pool_info *out)
 		count(p, &info);
 	struct_out(share_pool_info, out, &info);
 	return 0;
+}
+
+int share_pool_ordinal(const share_pool *handle)
+{
+	HAZARDS;
+	struct failure failure;
+	void *found = NULL;
+	share_pool *p;
+	int ordinal;
+
+	if (hazard_find(handle, HANDLE_POOL, &found) != 0)
+		return -1;
+	p = found;
+	if (!p->info.device || client_is_forked(p->client) ||
+	    memory_device_ordinal(p->info.device, &ordinal, &failure) != 0)
+		return -1;
+	return ordinal;
 }

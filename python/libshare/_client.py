@@ -16,7 +16,7 @@ from . import _core
 from ._core import Array, Client, HostStream, Pool
 from ._dtype import AS_BYTES, code
 from ._extend import extend
-from ._find import framework_layout, more_than_memory, on_gpu
+from ._find import framework_layout, more_than_memory, on_gpu, order_of
 from ._size import name_of, nbytes
 
 _PERSISTENT, _SAME_ADDRESS, _OPEN_OR_CREATE = 1, 2, 4
@@ -364,7 +364,7 @@ class _Pool:
                 raise ValueError("it is read-only, and who gets an Array may write to it")
             # a tensor may be given other memory later (.data, set_()), and then this one would go
             kept = (source, source.detach()) if callable(getattr(source, "detach", None)) else source
-            place = (layout[0], *layout[2:], on_gpu(source))
+            place = (layout[0], *layout[2:], on_gpu(source), order_of(source))
             return self._adopt(kept, layout[1], place, *stream.values())
         content, name = memory_of(source, named=dtype is not None)
         if content.readonly:

@@ -67,6 +67,21 @@ def framework_layout(thing: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, 
     return _layout(thing)
 
 
+def order_of(thing: Any) -> int | None:
+    """The stream behind which the content of what has a framework_layout() is, as ``__cuda_array_interface__``
+    says it; None: no order is needed, or its framework's current stream is it."""
+    if callable(getattr(thing, "data_ptr", None)):  # torch
+        return None
+    try:
+        said = thing.__cuda_array_interface__.get("stream")
+    except (RuntimeError, TypeError, AttributeError):  # it lies on the host
+        return None
+    if said == 0:
+        raise ValueError("its __cuda_array_interface__ names stream 0, which the interface forbids: 1 is the legacy "
+                         "default stream, and 2 that of the thread")
+    return said
+
+
 def on_gpu(thing: Any) -> bool:
     """Whether what has a framework_layout() says that it lies on a GPU."""
     is_cuda = getattr(thing, "is_cuda", None)  # torch, whose tensors may refuse the other one
@@ -106,7 +121,7 @@ def array_of(thing: Any) -> Array:
         address, dtype, shape, strides = _layout(thing)
         if 0 in shape:
             address = _address_of_nothing(thing, address)
-        found = _core._array_at(address, dtype, shape, strides)
+        found = _core._array_at(address, dtype, shape, strides, order_of(thing))
     if found is not None:
         return found
     raise ValueError(

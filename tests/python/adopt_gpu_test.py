@@ -33,16 +33,16 @@ class Access(ctypes.Structure):
 class Memory:
     """As torch makes it with expandable_segments:True."""
 
-    def __init__(self, driver, handles=1):
+    def __init__(self, driver, handles=1, device=0):
         self.lib, at, handle = driver.lib, ctypes.c_uint64(), ctypes.c_uint64()
-        made = Properties(type=1, handles=handles, where=1, device=0)
+        made = Properties(type=1, handles=handles, where=1, device=device)
         size = ctypes.c_size_t(UNIT)
         assert self.lib.cuMemAddressReserve(ctypes.byref(at), size, ctypes.c_size_t(0), ctypes.c_uint64(0),
                                             ctypes.c_uint64(0)) == 0
         assert self.lib.cuMemCreate(ctypes.byref(handle), size, ctypes.byref(made), ctypes.c_uint64(0)) == 0
         assert self.lib.cuMemMap(at, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0)) == 0
         assert self.lib.cuMemRelease(handle) == 0
-        access = Access(where=1, device=0, flags=3)
+        access = Access(where=1, device=device, flags=3)
         assert self.lib.cuMemSetAccess(at, size, ctypes.byref(access), ctypes.c_size_t(1)) == 0
         self.at = at
 

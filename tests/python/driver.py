@@ -10,17 +10,20 @@ from conftest import until
 class Driver:
     """The driver's own functions, to enqueue work that does not end until it is told to."""
 
-    def __init__(self):
-        self.lib = ctypes.CDLL("libcuda.so.1")
+    def __init__(self, device=0):
+        self.lib, self.device = ctypes.CDLL("libcuda.so.1"), device
         self.held, self.streams = [], []
-        context = ctypes.c_void_p()
+        self.context = ctypes.c_void_p()
         assert self.lib.cuInit(0) == 0
-        assert self.lib.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-        assert self.lib.cuCtxSetCurrent(context) == 0
+        assert self.lib.cuDevicePrimaryCtxRetain(ctypes.byref(self.context), device) == 0
+        assert self.lib.cuCtxSetCurrent(self.context) == 0
 
     def stream(self):
+        """A new one of its device, whichever is current."""
         made = ctypes.c_void_p()
+        assert self.lib.cuCtxPushCurrent_v2(self.context) == 0
         assert self.lib.cuStreamCreate(ctypes.byref(made), 1) == 0
+        assert self.lib.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p())) == 0
         self.streams.append(made)
         return made.value
 
@@ -42,10 +45,11 @@ class Driver:
         return not any(self.idle(stream) for _ in range(10000))
 
     def end(self):
+        self.lib.cuCtxSetCurrent(self.context)
         for go, _, stream in self.held:
             go.set()
             until(lambda: self.idle(stream))
         for stream in self.streams:
             self.lib.cuStreamDestroy_v2(stream)
         self.lib.cuCtxSetCurrent(None)
-        self.lib.cuDevicePrimaryCtxRelease_v2(0)
+        self.lib.cuDevicePrimaryCtxRelease_v2(self.device)

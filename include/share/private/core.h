@@ -26,6 +26,16 @@
  */
 int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out);
 
+/**
+ * CUDA's number of the device that a pool is for, in this process. It loads and initialises the
+ * driver, so it is for who uses that device anyway.
+ *
+ * @param p  the pool
+ * @return -1: it is of host memory, of kind "adopted", or of a device that this process does not
+ * see
+ */
+int share_pool_ordinal(const share_pool *p);
+
 /** What ends waits by a connection early. It stays as long as anything that was had by it. */
 typedef struct share_waits share_waits;
 

@@ -69,15 +69,22 @@ static bool look(PyObject *object, char **address, share_tensor *t)
 	return true;
 }
 
-/* The same of one that says so itself: its address, shape and strides, in elements; and whether it
- * lies on a GPU. */
-static bool read_layout(PyObject *layout, char **address, share_tensor *t, bool *on_gpu)
+/* What a framework says of an object: what @order is then, the stream behind which its content is,
+ * counts if there is one. */
+struct said {
+	bool on_gpu, ordered;
+	struct stream order;
+};
+
+/* The same of one that says so itself: its address, shape and strides, in elements; whether it lies
+ * on a GPU, and the stream or None. */
+static bool read_layout(PyObject *layout, char **address, share_tensor *t, struct said *said)
 {
+	PyObject *shape, *strides, *order;
 	unsigned long long at;
-	PyObject *shape, *strides;
 	int n, gpu;
 
-	if (!PyArg_ParseTuple(layout, "KOOp", &at, &shape, &strides, &gpu))
+	if (!PyArg_ParseTuple(layout, "KOOpO", &at, &shape, &strides, &gpu, &order))
 		return false;
 	n = shape_from(shape, t->shape);
 	if (n < 0 || share_tensor_init(t, t->dtype, (uint32_t)n, t->shape) != 0 ||
@@ -87,8 +94,10 @@ static bool read_layout(PyObject *layout, char **address, share_tensor *t, bool 
 		return false;
 	}
 	*address = (char *)(uintptr_t)at;
-	*on_gpu = gpu;
-	return true;
+	said->on_gpu = gpu;
+	said->ordered = order != Py_None;
+	return !said->ordered ||
+	       stream_from(order, true, -1, (struct stream){NULL, NULL}, &said->order);
 }
 
 /* From the address of the first element to the range of all; @t->offset is where the first is in
@@ -164,29 +173,45 @@ static share_buffer *adopt(struct pool *self, PyObject *object, void *memory, ui
 	return NULL;
 }
 
+/* Which GPU the memory is of is known only now. */
+static bool begin_on_own_gpu(struct array *a, PyObject *given, const struct said *said)
+{
+	struct stream stream;
+
+	if (!a->on_gpu)
+		return true;
+	if (!array_stream(a, given, &stream))
+		return false;
+	array_begin_on(a, stream);
+	return !said->ordered || array_follow(a, said->order.p);
+}
+
 PyObject *pool_adopt(PyObject *o, PyObject *args)
 {
 	PyObject *object, *dtype, *layout, *given = NULL;
 	struct pool *self = (struct pool *)o;
 	share_tensor t = SHARE_TENSOR_INIT;
+	struct said said = {.on_gpu = false};
 	struct stream stream;
 	struct source *source;
 	struct array *a;
 	share_buffer *b;
-	bool on_gpu = false;
 	uint64_t size;
 	char *address;
 
 	if (!PyArg_ParseTuple(args, "OOO|O:_adopt", &object, &dtype, &layout, &given) ||
 	    !dtype_from(dtype, &t.dtype) ||
 	    !(layout == Py_None ? look(object, &address, &t)
-				: read_layout(layout, &address, &t, &on_gpu)) ||
-	    !stream_from(given, on_gpu, -1, (struct stream){NULL, NULL}, &stream) ||
+				: read_layout(layout, &address, &t, &said)) ||
+	    !stream_from(given, false, -1, (struct stream){NULL, NULL}, &stream) ||
 	    !find_range(&address, &t, &size))
 		return NULL;
-	b = adopt(self, object, address, size, stream.p, on_gpu, &source);
-	a = b ? array_make(self->client, b, &t, stream, on_gpu) : NULL;
-	if (a)
-		source_join(a, source);
+	b = adopt(self, object, address, size, stream.p, said.on_gpu, &source);
+	a = b ? array_make(self->client, b, &t, stream, said.on_gpu) : NULL;
+	if (!a)
+		return NULL;
+	source_join(a, source);
+	if (!begin_on_own_gpu(a, given, &said))
+		Py_CLEAR(a);
 	return (PyObject *)a;
 }

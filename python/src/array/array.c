@@ -217,8 +217,7 @@ static PyObject *release(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 		Py_RETURN_NONE;
 	/* In a forked child, nothing has to be ordered. */
 	if (a->generation == process_generation() &&
-	    (!stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream) ||
-	     !record(a, stream)))
+	    (!array_stream(a, given[0], &stream) || !record(a, stream)))
 		return NULL;
 	a->closed = true;
 	if (a->users == 0)
@@ -237,9 +236,7 @@ static PyObject *record_stream(PyObject *o, PyObject *given)
 	struct array *a = (struct array *)o;
 	struct stream stream;
 
-	if (!array_is_usable(a) ||
-	    !stream_from(given, a->on_gpu, a->ordinal, array_home(a), &stream) ||
-	    !record(a, stream))
+	if (!array_is_usable(a) || !array_stream(a, given, &stream) || !record(a, stream))
 		return NULL;
 	Py_RETURN_NONE;
 }
@@ -250,6 +247,20 @@ static PyObject *record_stream(PyObject *o, PyObject *given)
 struct stream array_home(const struct array *a)
 {
 	return (struct stream){a->stream, a->owner};
+}
+
+bool array_stream(struct array *a, PyObject *given, struct stream *out)
+{
+	return stream_from(given, a->on_gpu, given ? -1 : array_ordinal(a), array_home(a), out);
+}
+
+void array_begin_on(struct array *a, struct stream to)
+{
+	PyObject *before = a->owner;
+
+	a->stream = to.p;
+	a->owner = Py_XNewRef(to.owner);
+	Py_XDECREF(before);
 }
 
 /* Called without the GIL. */
@@ -283,6 +294,28 @@ bool array_order_any(struct array *a, void *stream)
 	UNLOCKED(r = order(c, ordinal, a->stream, stream));
 	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
 		r = order(c, ordinal, also->stream, stream);
+	return array_leave(a, r);
+}
+
+bool array_move_to_current(struct array *a)
+{
+	struct stream to;
+
+	if (!a->on_gpu)
+		return true;
+	if (!array_stream(a, NULL, &to) || !array_order(a, to.p))
+		return false;
+	array_begin_on(a, to);
+	return true;
+}
+
+bool array_follow(struct array *a, void *stream)
+{
+	int r = 0;
+
+	if (!array_enter(a))
+		return false;
+	UNLOCKED(r = order(a->client->handle.p, array_ordinal(a), stream, a->stream));
 	return array_leave(a, r);
 }
 

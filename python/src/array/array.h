@@ -60,6 +60,17 @@ struct stream array_home(const struct array *a);
  * buffer. */
 void array_tensor(const struct array *a, share_tensor *t);
 int array_ordinal(struct array *a);
+/* Finds the stream that @given is, as stream_from(): if none is given, that of a framework on the
+ * array's own GPU, which need not be the current one. */
+bool array_stream(struct array *a, PyObject *given, struct stream *out);
+/* Its work is ordered on @to from now on, on which there is none so far. */
+void array_begin_on(struct array *a, struct stream to);
+/* For an array that was had on a stream of whichever GPU is current, since nobody knew which it
+ * would be of: its work goes on on the stream of its own. Returns false with an exception. */
+bool array_move_to_current(struct array *a);
+/* Makes the array's stream wait for what is enqueued on @stream, another framework's. Returns false
+ * with an exception. */
+bool array_follow(struct array *a, void *stream);
 /* Makes work on @stream wait for the work on the array so far. Returns false with an exception.
  * array_order() does nothing for host memory, which has HostStreams. */
 bool array_order(struct array *a, void *stream);
@@ -74,7 +85,7 @@ bool array_ready(PyObject *module);
 
 /* adopt.c, a method of pools: (object, dtype, layout, stream) to an Array. The object is kept.
  * @layout is None for one with the buffer protocol, else (address, shape, strides in elements or
- * None, whether it is on a GPU). */
+ * None, whether it is on a GPU, the stream behind which its content is or None). */
 PyObject *pool_adopt(PyObject *self, PyObject *args);
 
 #endif

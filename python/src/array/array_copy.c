@@ -156,8 +156,7 @@ static PyObject *tobytes(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	share_buffer *b;
 	int r = 0;
 
-	if (!args_spread(&s, args, n, names, given) ||
-	    !stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream))
+	if (!args_spread(&s, args, n, names, given) || !array_stream(a, given[0], &stream))
 		return NULL;
 	b = enter_piece(a, &offset, &size);
 	if (!b)
@@ -257,8 +256,7 @@ static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	share_buffer *b;
 	int r = 0;
 
-	if (!args_spread(&s, args, n, names, given) ||
-	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream))
+	if (!args_spread(&s, args, n, names, given) || !array_stream(a, given[1], &stream))
 		return NULL;
 	if (!is_all_bytes(given[0]))
 		return NULL;
@@ -315,8 +313,7 @@ static PyObject *fill_zero(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	share_buffer *b;
 	int r = 0;
 
-	if (!args_spread(&s, args, n, names, given) ||
-	    !stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream))
+	if (!args_spread(&s, args, n, names, given) || !array_stream(a, given[0], &stream))
 		return NULL;
 	b = enter_piece(a, &offset, &size);
 	if (!b)

@@ -42,8 +42,7 @@ static PyObject *publish(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	if (!name || (given[2] && (persistent = PyObject_IsTrue(given[2])) < 0) ||
 	    (given[3] && (exclusive = PyObject_IsTrue(given[3])) < 0) ||
 	    !arg_uint64(given[5], &options.expected_version) ||
-	    !mode_from(given[4], &options.mode) ||
-	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream))
+	    !mode_from(given[4], &options.mode) || !array_stream(a, given[1], &stream))
 		return NULL;
 	options.flags = (persistent ? SHARE_PUBLISH_PERSISTENT : 0u) |
 			(exclusive ? SHARE_PUBLISH_EXCLUSIVE : 0u);
@@ -81,8 +80,7 @@ static PyObject *export(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	int r;
 
 	if (!args_spread(&s, args, n, names, given) || !arg_uint64(given[2], &uses) ||
-	    !mode_from(given[1], &options.mode) ||
-	    !stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream))
+	    !mode_from(given[1], &options.mode) || !array_stream(a, given[0], &stream))
 		return NULL;
 	if (given[3] && given[3] != Py_None) {
 		seconds = PyFloat_AsDouble(given[3]);
@@ -215,8 +213,7 @@ static PyObject *reclaim(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	bool others;
 	int r, again;
 
-	if (!args_spread(&s, args, n, names, given) ||
-	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream))
+	if (!args_spread(&s, args, n, names, given) || !array_stream(a, given[1], &stream))
 		return NULL;
 	zero = PyLong_FromLong(0);
 	again = zero && wait_begin(&w, given[0] ? given[0] : zero);

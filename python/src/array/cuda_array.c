@@ -65,7 +65,7 @@ PyObject *array_cuda_interface(PyObject *self, void *ignored)
 		    "mode='rw'");
 		return NULL;
 	}
-	if (!stream_from(NULL, true, a->ordinal, (struct stream){NULL, NULL}, &stream) ||
+	if (!stream_from(NULL, true, array_ordinal(a), (struct stream){NULL, NULL}, &stream) ||
 	    !array_order(a, stream.p))
 		return NULL;
 	shape = tuple_of(a->t.shape, a->t.ndim, 1);

@@ -91,6 +91,8 @@ struct pool {
 	OBJECT_HEAD;
 	bool on_gpu; /* false of one of kind adopted, whose buffers are where they were */
 	bool adopts;
+	bool asked;      /* what its device is, which initialises the driver */
+	int16_t ordinal; /* CUDA's number of that; -1: host memory, or not known */
 };
 
 #endif

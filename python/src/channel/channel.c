@@ -202,10 +202,13 @@ static bool stream_of_many(const struct outgoing *out, Py_ssize_t n, PyObject *g
 			   struct stream *stream)
 {
 	struct stream home = {NULL, NULL};
+	int ordinal = -1;
 
 	for (Py_ssize_t i = 0; i < n && !home.p; i++)
 		home = outgoing_home(&out[i]);
-	if (!stream_from(given, on_gpu, -1, home, stream))
+	for (Py_ssize_t i = 0; i < n && ordinal < 0; i++)
+		ordinal = outgoing_ordinal(&out[i]);
+	if (!stream_from(given, on_gpu, ordinal, home, stream))
 		return false;
 	for (Py_ssize_t i = 0; i < n && !given && stream->p == home.p; i++)
 		if (!outgoing_order(&out[i], stream->p))

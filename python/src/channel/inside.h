@@ -12,6 +12,7 @@
 struct member {
 	OBJECT_HEAD; /* its handle: a share_channel or a share_service */
 	bool on_gpu, adopts, readonly_ok;
+	int16_t ordinal;  /* of the GPU on which the last message lay; -1: none yet */
 	uint32_t buffers; /* how many a message may have, as far as was said here */
 };
 
@@ -29,6 +30,7 @@ struct message {
 	int header;
 	int n_kept; /* how much of the data is in `kept`: all, or -1: the library has it */
 	bool is_request, done, rejected;
+	bool current;        /* nobody has named the stream: it is the current one */
 	unsigned char *kept; /* once the message was given up; `small`, or an allocation */
 	share_message m;
 	unsigned char small[SHARE_MESSAGE_DATA_MAX];
@@ -70,6 +72,8 @@ bool outgoing_order(const struct outgoing *o, void *stream);
 /* As stream_from(), and where that is @home, it comes after the work on each Array. */
 bool outgoing_stream(const struct outgoing *o, PyObject *given, bool on_gpu, struct stream home,
 		     struct stream *out);
+/* Of the GPU on which the first of the Arrays lies that lie on one; -1: none does. */
+int outgoing_ordinal(const struct outgoing *o);
 /* As the library has it; @o stays. */
 share_outgoing outgoing_raw(const struct outgoing *o);
 

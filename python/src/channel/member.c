@@ -32,6 +32,7 @@ struct member *member_made(PyTypeObject *type, struct pool *pool, int r, const c
 		return NULL;
 	self->on_gpu = pool->on_gpu;
 	self->adopts = pool->adopts;
+	self->ordinal = -1;
 	return self;
 }
 
@@ -77,11 +78,12 @@ PyObject *member_receive(struct member *self, enum received what, PyObject *time
 	int r, again = 0;
 
 	if (!wait_begin(&w, timeout) ||
-	    !stream_from(given, self->on_gpu, -1, (struct stream){NULL, NULL}, &stream))
+	    !stream_from(given, self->on_gpu, self->ordinal, (struct stream){NULL, NULL}, &stream))
 		return NULL;
 	m = message_new(self, stream, what == REQUEST);
 	if (!m)
 		return NULL;
+	m->current = !given;
 	p = handle_enter(&self->handle);
 	if (!p) {
 		message_discard(m);

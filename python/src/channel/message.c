@@ -194,6 +194,11 @@ static int reject(struct message *m, void *stream)
 	return r;
 }
 
+static int ordinal_of(const struct message *m)
+{
+	return m->array ? array_ordinal(m->array) : m->of->ordinal;
+}
+
 static int give_up(struct message *m, PyObject *given, int (*how)(struct message *m, void *stream))
 {
 	struct stream stream;
@@ -206,7 +211,7 @@ static int give_up(struct message *m, PyObject *given, int (*how)(struct message
 		return -1;
 	}
 	on_gpu = m->of->on_gpu || (m->array && m->array->on_gpu);
-	if (!stream_from(given, on_gpu && m->m.buffer, -1, home_of(m), &stream))
+	if (!stream_from(given, on_gpu && m->m.buffer, ordinal_of(m), home_of(m), &stream))
 		return -1;
 	if (!keep_data(m))
 		return -1;
@@ -394,14 +399,35 @@ static bool lies_on_gpu(const struct message *m, const share_buffer *b)
 	       (m->of->adopts && share_buffer_get_info(b, &info) == 0 && info.ordinal >= 0);
 }
 
+/* The first message of a member is received on the current stream of whichever GPU is current: it
+ * and its Array go on on that of their own. */
+static bool settle_stream(struct message *m, struct array *a)
+{
+	if (a->on_gpu && a->ordinal < 0 && m->current) {
+		if (!array_move_to_current(a))
+			return false;
+		Py_XDECREF(m->owner);
+		m->stream = a->stream;
+		m->owner = Py_XNewRef(a->owner);
+	}
+	if (m->of->on_gpu)
+		m->of->ordinal = (int16_t)array_ordinal(a);
+	return true;
+}
+
 static struct array *array_of_message(struct message *m, share_buffer *b, const share_tensor *t)
 {
 	struct array *a =
 	    array_new(m->of->client, b, t, (struct stream){m->stream, m->owner}, lies_on_gpu(m, b));
 
-	if (a) {
-		a->borrowed = true;
-		a->readonly_ok = m->of->readonly_ok;
+	if (!a)
+		return NULL;
+	a->borrowed = true;
+	a->readonly_ok = m->of->readonly_ok;
+	a->ordinal = m->of->ordinal;
+	if (!settle_stream(m, a)) {
+		Py_DECREF((PyObject *)a);
+		return NULL;
 	}
 	return a;
 }

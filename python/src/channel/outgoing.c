@@ -262,10 +262,18 @@ bool outgoing_order(const struct outgoing *o, void *stream)
 	return o->n > 0 || !o->array || order(o->array, stream);
 }
 
+int outgoing_ordinal(const struct outgoing *o)
+{
+	for (uint32_t i = 0; i < o->n; i++)
+		if (o->arrays[i]->on_gpu)
+			return array_ordinal(o->arrays[i]);
+	return o->array ? array_ordinal(o->array) : -1;
+}
+
 bool outgoing_stream(const struct outgoing *o, PyObject *given, bool on_gpu, struct stream home,
 		     struct stream *out)
 {
-	return stream_from(given, on_gpu, -1, home, out) &&
+	return stream_from(given, on_gpu, outgoing_ordinal(o), home, out) &&
 	       (given || out->p != home.p || outgoing_order(o, out->p));
 }
 

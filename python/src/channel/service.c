@@ -197,12 +197,13 @@ static PyObject *finish(struct pending *self, const struct wait *w, PyObject *gi
 		PyErr_SetString(PyExc_ValueError, "the call is being waited for by another thread");
 		return NULL;
 	}
-	if (!stream_from(given, of->on_gpu, -1, (struct stream){self->stream, self->owner},
+	if (!stream_from(given, of->on_gpu, of->ordinal, (struct stream){self->stream, self->owner},
 			 &stream))
 		return NULL;
 	m = message_new(of, stream, false);
 	if (!m)
 		return NULL;
+	m->current = !given;
 	self->users++;
 	do {
 		wait_starts(&now, &of->handle);

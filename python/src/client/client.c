@@ -188,7 +188,8 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	struct client *self = (struct client *)o;
 	uint32_t mode = SHARE_RDONLY;
 	struct stream stream;
-	PyObject *given[5], *a;
+	PyObject *given[5];
+	struct array *a;
 	share_buffer *b;
 	share_client *c;
 	const char *name;
@@ -218,10 +219,12 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	while (again == 0 && was_no_stream(r, given[3], &stream));
 	if (!handle_leave(&self->handle, r))
 		return NULL;
-	a = found(self, b, stream);
+	a = (struct array *)found(self, b, stream);
+	if (a && !given[3] && !array_move_to_current(a))
+		Py_CLEAR(a);
 	if (a)
-		((struct array *)a)->readonly_ok = ok;
-	return a;
+		a->readonly_ok = ok;
+	return (PyObject *)a;
 }
 
 /* Callbacks that fill a list. The library calls them without the GIL, so they take it. */
@@ -375,22 +378,6 @@ static PyObject *monitor(PyObject *o, PyObject *args)
 /* ------------------------------------------------------------------------------------------- */
 /* Tokens, pools by name, statistics                                                           */
 
-/* Orders an imported array after the current stream. A token can perhaps be used only once, so it
- * is imported without a stream, which cannot fail for the wrong stream, and is ordered
- * afterwards. */
-static bool move_to_current(struct array *a)
-{
-	struct stream stream;
-
-	if (!a->on_gpu)
-		return true;
-	if (!stream_from(NULL, true, array_ordinal(a), array_home(a), &stream) ||
-	    !array_order(a, stream.p))
-		return false;
-	a->stream = stream.p;
-	return true;
-}
-
 PyDoc_STRVAR(import_doc, "_import(token, mode, stream)\n--\n\nSee Client.import_.");
 static PyObject *import(PyObject *o, PyObject *args)
 {
@@ -410,11 +397,13 @@ static PyObject *import(PyObject *o, PyObject *args)
 	if (!token_from(bytes, n, &token) ||
 	    !stream_from(given ? given : Py_None, true, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
+	/* Perhaps the token can be used only once: without a stream that cannot fail for the wrong
+	 * one. */
 	CALL(&self->handle, c, r, share_import(c, &token, mode, stream.p, &b));
 	if (r < 0)
 		return NULL;
 	a = (struct array *)found(self, b, stream);
-	if (a && !given && !move_to_current(a))
+	if (a && !given && !array_move_to_current(a))
 		Py_CLEAR(a);
 	return (PyObject *)a;
 }

@@ -5,7 +5,8 @@
 #include "python/src/base/core.h"
 
 /* find.c: functions of the module. find_at() returns the Array that lies at (address, dtype, shape,
- * strides), with the strides in elements, or None for C order. find_of() returns the Array that a
+ * strides, order), with the strides in elements, or None for C order; order is the stream behind
+ * which its content is, or None. find_of() returns the Array that a
  * tensor lies in, or NotImplemented if the type of the tensor has no C function that says where it
  * lies. Both return None if the memory does not belong to an open client. */
 PyObject *find_at(PyObject *module, PyObject *args);

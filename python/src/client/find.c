@@ -10,9 +10,26 @@
 #include "python/src/array/dtype.h"
 #include "python/src/client/inside.h"
 
+/* @order: the stream behind which its content is, as the framework says, or None. NULL is fine for
+ * @a. */
+static PyObject *made(struct array *a, struct source *source, PyObject *order)
+{
+	struct stream behind;
+
+	if (!a)
+		return NULL;
+	source_join(a, source);
+	if (!a->on_gpu || order == Py_None ||
+	    (stream_from(order, true, -1, (struct stream){NULL, NULL}, &behind) &&
+	     array_follow(a, behind.p)))
+		return (PyObject *)a;
+	Py_DECREF((PyObject *)a);
+	return NULL;
+}
+
 /* Returns a new Array for the tensor @t at the address @at, from whichever client the memory comes;
  * None if the byte at @at was not lent by any. */
-static PyObject *array_at(uint64_t at, share_tensor *t)
+static PyObject *array_at(uint64_t at, share_tensor *t, PyObject *order)
 {
 	struct by_address found;
 	struct client *client;
@@ -29,9 +46,8 @@ static PyObject *array_at(uint64_t at, share_tensor *t)
 	if (client && r == 0 && extent <= share_size(found.b)) {
 		struct stream stream = {found.stream, found.owner};
 
-		array = (PyObject *)array_make(client, found.b, t, stream, found.on_gpu);
-		if (array)
-			source_join((struct array *)array, found.source);
+		array =
+		    made(array_make(client, found.b, t, stream, found.on_gpu), found.source, order);
 	} else {
 		if (!client)
 			array = Py_NewRef(Py_None);
@@ -46,14 +62,15 @@ static PyObject *array_at(uint64_t at, share_tensor *t)
 
 PyObject *find_at(PyObject *module, PyObject *args)
 {
-	PyObject *address, *dtype, *shape, *strides;
+	PyObject *address, *dtype, *shape, *strides, *order = Py_None;
 	share_tensor t = SHARE_TENSOR_INIT;
 	uint64_t at;
 	uint32_t code;
 	int n, r;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "OOOO:_array_at", &address, &dtype, &shape, &strides) ||
+	if (!PyArg_ParseTuple(args, "OOOO|O:_array_at", &address, &dtype, &shape, &strides,
+			      &order) ||
 	    !arg_uint64(address, &at) || !dtype_from(dtype, &code))
 		return NULL;
 	n = shape_from(shape, t.shape);
@@ -67,7 +84,7 @@ PyObject *find_at(PyObject *module, PyObject *args)
 		return NULL;
 	if (r != 0)
 		return raise_error(r);
-	return array_at(at, &t);
+	return array_at(at, &t, order);
 }
 
 /* Asks the type of @thing where the tensor lies. Returns 1 and fills @out; 0 if the type does not
@@ -113,5 +130,5 @@ PyObject *find_of(PyObject *module, PyObject *thing)
 		return Py_NewRef(Py_NotImplemented);
 	for (int i = 0; lies.strides && i < lies.ndim; i++)
 		t.strides[i] = lies.strides[i];
-	return array_at((uint64_t)(uintptr_t)lies.data + lies.byte_offset, &t);
+	return array_at((uint64_t)(uintptr_t)lies.data + lies.byte_offset, &t, Py_None);
 }

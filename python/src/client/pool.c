@@ -50,6 +50,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	self = (struct pool *)object_new(type, client, "pool", p, give_up);
 	if (!self)
 		return NULL;
+	self->ordinal = -1;
 	if (share_pool_get_info(p, &info) == 0) {
 		self->on_gpu = info.device;
 		self->adopts = strcmp(info.kind, "adopted") == 0;
@@ -59,6 +60,16 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* ------------------------------------------------------------------------------------------- */
 /* Arrays                                                                                      */
+
+/* To be asked by who is about to use that device. */
+static int ordinal_of(struct pool *self)
+{
+	if (self->on_gpu && !self->asked && handle_is_usable(&self->handle)) {
+		self->ordinal = (int16_t)share_pool_ordinal(self->handle.p);
+		self->asked = true;
+	}
+	return self->ordinal;
+}
 
 static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t size,
 			  PyObject *alignment, PyObject *given, PyObject *timeout)
@@ -71,7 +82,8 @@ static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t siz
 	int r, again = 0;
 
 	if (!arg_uint64(alignment, &options.alignment) || !wait_begin(&w, timeout) ||
-	    !stream_from(given, self->on_gpu, -1, (struct stream){NULL, NULL}, &stream))
+	    !stream_from(given, self->on_gpu, ordinal_of(self), (struct stream){NULL, NULL},
+			 &stream))
 		return NULL;
 	p = handle_enter(&self->handle);
 	if (!p)
@@ -248,6 +260,14 @@ static PyObject *stats(PyObject *o, PyObject *ignored)
 			     "used_buffers", info.used_buffers, "kept_buffers", info.kept_buffers);
 }
 
+static PyObject *get_ordinal(PyObject *o, void *ignored)
+{
+	struct pool *self = (struct pool *)o;
+
+	(void)ignored;
+	return PyLong_FromLong(ordinal_of(self));
+}
+
 static PyObject *get_on_gpu(PyObject *o, void *ignored)
 {
 	(void)ignored;
@@ -270,6 +290,7 @@ bool pool_ready(PyObject *module)
 	};
 	static PyGetSetDef getters[] = {
 	    {"on_gpu", get_on_gpu, NULL, "Whether its memory is a GPU's.", NULL},
+	    {"_ordinal", get_ordinal, NULL, "CUDA's number of its device; -1: it has none.", NULL},
 	    {"client", object_get_client, NULL, "The client that it was opened with.", NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
