@@ -547,6 +547,8 @@ Test(gpu_adopt, limits_are_for_it_as_well)
 	for (int i = 0; i < 4; i++)
 		all[i] = adopted(memory + i * PART, PART);
 	check_error(share_adopt(pool, memory + 4 * PART, PART, NULL, &none), SHARE_ENOMEM);
+	check_eq(used_of(gpu_client, "bytes"),
+		 4 * PART); /* the limit of the pool counts the rest */
 	for (int i = 0; i < 4; i++)
 		check_ok(share_release(all[i], NULL));
 	check_ok(share_release(adopted_again(memory + 4 * PART, PART), NULL));
