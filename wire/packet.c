@@ -206,15 +206,29 @@ void packet_accept_fds(int socket)
 	setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &on, sizeof(on));
 }
 
+/* -1 where the kernel knows no such option. */
+static int lets_fds_in(int socket)
+{
+	int value = 1;
+	socklen_t size = sizeof(value);
+
+	return getsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &value, &size) == 0 ? value : -1;
+}
+
+bool packet_refuses_fds(int socket)
+{
+	turn_off_others(socket);
+	return lets_fds_in(socket) == 0;
+}
+
 bool packet_is_without_fds(int socket)
 {
-	int lets_in = 1;
-	socklen_t size = sizeof(lets_in);
+	int lets_in = lets_fds_in(socket);
 	char byte;
 
-	if (getsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &lets_in, &size) == 0) {
-		if (!lets_in)
-			return true;
+	if (lets_in == 0)
+		return true;
+	if (lets_in > 0) {
 		/* A descriptor may have come before the option was set, so there must be no packet
 		 * yet. */
 		turn_off(socket, SO_PASSRIGHTS);

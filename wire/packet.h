@@ -55,10 +55,14 @@ int packet_receive_into(int socket, struct mmsghdr *header, void *data, size_t r
 /* Refuses descriptors from now on. The connections that a listening socket accepts later inherit
  * this. */
 void packet_refuse_fds(int socket);
-/* Returns whether no descriptor has come and none can come. If it returns false, the socket refuses
+/* Returns whether no descriptor has come and none can come, of a socket that was accepted just now
+ * and refuses descriptors, if it does, since it exists. If it returns false, the socket refuses
  * descriptors from now on where the kernel can do that; and it switches off other control data, so
  * that packet_peek_fds() sees descriptors only. */
 bool packet_is_without_fds(int socket);
+/* Returns whether no descriptor can come any more. What came before that may be there still, until
+ * packet_peek_fds() finds the socket empty. It switches off other control data as well. */
+bool packet_refuses_fds(int socket);
 /* Returns 1 if the next packet has descriptors, and 0 if it has none or if no more packets will
  * come. Leaves the packet in the socket, and does not wait. */
 int packet_peek_fds(int socket);

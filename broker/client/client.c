@@ -46,8 +46,6 @@ void client_set_state(struct client *c, enum client_state state)
 	log_debug("client %llu (pid %d, '%s'): %s -> %s", (unsigned long long)c->id,
 		  (int)c->peer.pid, c->label, state_names[c->state], state_names[state]);
 	c->state = state;
-	if (state == CLIENT_READY)
-		connection_stop_peeking(c->connection);
 	client_note(c);
 	c->broker->clients->rooms->changed_state(c);
 }

@@ -97,6 +97,17 @@ static int take_brought(struct connection *c, struct brought *all)
 	return r == -EMSGSIZE ? -EPROTO : r;
 }
 
+/* Who connected before the broker listened may have sent descriptors ahead. What has come since is
+ * without, so when nothing is left in the socket, nobody has to look any more. */
+static void stop_peeking(struct connection *c)
+{
+	if (!c->refuses_fds || packet_peek_fds(c->socket) != -EAGAIN)
+		return;
+	closing_free(c->closing);
+	c->closing = NULL;
+	c->refuses_fds = false;
+}
+
 static enum read_result read_one(struct connection *c)
 {
 	struct client *client = c->client;
@@ -143,6 +154,7 @@ static enum read_result read_one(struct connection *c)
 	broker_commit(b);
 	if (client->connection != c)
 		return READ_NOTHING;
+	stop_peeking(c);
 	return answered ? READ_ANSWERED : READ_MORE;
 }
 
@@ -181,14 +193,6 @@ void connection_drain(struct connection *c)
 		result = read_one(c);
 }
 
-void connection_stop_peeking(struct connection *c)
-{
-	if (!c->closing || c->client->brings || !packet_is_without_fds(c->socket))
-		return;
-	closing_free(c->closing);
-	c->closing = NULL;
-}
-
 int client_let_bring(struct client *client)
 {
 	struct connection *c = client->connection;
@@ -198,6 +202,7 @@ int client_let_bring(struct client *client)
 	if (!c->closing)
 		return -ENOMEM;
 	packet_accept_fds(c->socket);
+	c->refuses_fds = false;
 	client->brings = true;
 	client_note(client);
 	return 0;
@@ -227,6 +232,7 @@ int connection_new(struct client *client, struct closing *closing, struct connec
 		return r;
 	}
 	c->closing = closing;
+	c->refuses_fds = closing && packet_refuses_fds(c->socket);
 	*out = c;
 	return 0;
 }

@@ -24,11 +24,6 @@ int connection_new(struct client *client, struct closing *closing, struct connec
  * the connection, which keeps its socket. */
 void connection_free(struct connection *c);
 
-/* What is looked at before each packet where descriptors can come is not looked at any more if none
- * has come after all: who connected before the broker listened may have sent some ahead, and now
- * it waits for an answer. */
-void connection_stop_peeking(struct connection *c);
-
 /* Copies and duplicates what cannot go out at once. 0 or negative errno: -EDQUOT when the client's
  * account is full, -EPIPE when the peer is gone. */
 int connection_send(struct connection *c, const struct wire_message *m, const int *fds,

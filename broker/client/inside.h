@@ -47,6 +47,7 @@ struct connection {
 	struct client *client;   /* NULL: it has ended */
 	int socket;
 	struct closing *closing; /* NULL: no descriptor can come in */
+	bool refuses_fds;        /* with @closing: those that are in the socket are the last */
 	struct turn turn;        /* to read; to write, while something waits to go out */
 	/* Descriptors could not be sent; the socket may be writable all along. */
 	struct event *retry;

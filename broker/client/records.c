@@ -142,7 +142,9 @@ static int go_on(struct client *c)
 	if (!c->timer)
 		return -ENOMEM;
 	if (c->socket >= 0) {
-		if (c->brings || !packet_is_without_fds(c->socket)) {
+		/* it may refuse descriptors since one came */
+		if (c->brings || !packet_refuses_fds(c->socket) ||
+		    packet_peek_fds(c->socket) != -EAGAIN) {
 			closing = closing_new(b->clients->closer);
 			if (!closing)
 				return -ENOMEM;

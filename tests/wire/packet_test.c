@@ -440,3 +440,21 @@ Test(packet, a_socket_to_which_somebody_has_sent_already_is_not_known_to_be_with
 	cr_assert_not(packet_is_without_fds(ours));
 	cr_assert_eq(packet_peek_fds(ours), 1);
 }
+
+Test(packet, a_socket_that_refuses_descriptors_by_now_may_have_some)
+{
+	struct fd_list fds;
+	int fd = STDERR_FILENO;
+	size_t size = 1;
+	char byte;
+
+	cr_assert_eq(packet_send(theirs, "a", 1, &fd, 1, false), 0);
+	cr_assert_not(packet_is_without_fds(ours));
+	if (!packet_refuses_fds(ours))
+		cr_skip("the kernel is older than 6.16");
+	cr_assert_eq(packet_peek_fds(ours), 1);
+	cr_assert_eq(packet_receive(ours, &byte, &size, &fds, false), 0);
+	fd_list_close(&fds);
+	cr_assert_eq(packet_peek_fds(ours), -EAGAIN);
+	cr_assert_eq(packet_send(theirs, "a", 1, &fd, 1, false), -EPERM);
+}

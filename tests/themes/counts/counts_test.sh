@@ -126,12 +126,13 @@ total()
 	sed -n 's/^totals: //p' "$1"
 }
 
-# Who connects before the broker listens could have sent descriptors ahead, until it waits for its first
-# answer. From then on nobody looks for some before each packet, where the kernel refuses them (6.16).
-looks_for_descriptors() # TURNS
+# Who connects before the broker listens could have sent descriptors ahead. Once nothing is left in its
+# socket, nobody looks for some before each packet, where the kernel refuses them (6.16): that is after its
+# first packet or the second one.
+looks_for_descriptors() # TURNS, in instructions
 {
 	callgrind_annotate --inclusive=yes --threshold=100 "$scratch/ping.$1" 2>/dev/null |
-		sed -nE 's/^ *([0-9,]+) .*:packet_peek_fds( .*)?$/\1/p'
+		sed -nE 's/^ *([0-9,]+) .*:packet_peek_fds( .*)?$/\1/p' | tr -d ,
 }
 
 can_refuse_descriptors()
@@ -151,8 +152,9 @@ if [ -n "$gpu" ]; then
 	count gpu "$gpu"
 fi
 if can_refuse_descriptors; then
-	[ "$(looks_for_descriptors 0)" = "$(looks_for_descriptors $turns)" ] ||
-		fail "the broker looks for descriptors before each packet"
+	few=$(looks_for_descriptors 0) many=$(looks_for_descriptors $turns)
+	[ $((many - few)) -lt $((turns * 10)) ] ||
+		fail "the broker looks for descriptors before each packet: $few and $many instructions"
 fi
 late=0
 printf '%-10s %-20s %12s %12s %12s\n' channel what instructions "counted once" "at most"

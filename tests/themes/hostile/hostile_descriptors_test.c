@@ -17,12 +17,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <share/channel.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
 
 static const char config[] =
     "{\"limits\": {\"connections\": 8},"
@@ -150,10 +155,19 @@ static const unsigned char ping[] = {WIRE_PING, 0, 0, 0, 7, 0, 0, 0};
 
 struct attack {
 	int connections;
+	bool ahead;    /* hello and ready, before the broker refuses descriptors */
 	bool greeted;  /* before that */
 	bool nonsense; /* ahead of it */
 	bool hangs_up; /* without waiting for an answer */
 };
+
+static void greet_unheard(struct raw *r)
+{
+	struct wire_message ready = {.type = WIRE_READY, .serial = 2};
+
+	check_eq(raw_send_bytes(r, hello, sizeof(hello), NULL, 0), 0);
+	check_eq(raw_send(r, &ready), 0);
+}
 
 static void attacks(struct child *self, void *data)
 {
@@ -167,12 +181,15 @@ static void attacks(struct child *self, void *data)
 	for (int i = 0; i < a->connections; i++) {
 		if (!a->greeted)
 			raw_connect(&r[i]);
+		if (a->ahead)
+			greet_unheard(&r[i]);
 		if (a->nonsense)
 			check_eq(raw_send_bytes(&r[i], "nonsense", 8, NULL, 0), 0);
 		/* 200 are more than any message has */
 		for (int k = 0; k < 3; k++)
-			sent[i] = a->greeted ? give_away(&r[i], ping, sizeof(ping), k ? 1 : 200)
-					     : give_away(&r[i], hello, sizeof(hello), k ? 1 : 200);
+			sent[i] = a->greeted || a->ahead
+				      ? give_away(&r[i], ping, sizeof(ping), k ? 1 : 200)
+				      : give_away(&r[i], hello, sizeof(hello), k ? 1 : 200);
 		if (a->hangs_up)
 			raw_hang_up(&r[i]);
 	}
@@ -185,12 +202,35 @@ static void attacks(struct child *self, void *data)
 	child_point(self, "done");
 }
 
+/* So it is with connections that are there before the broker is: its listening socket does not
+ * refuse descriptors yet. */
+static void let_descriptors_in(void)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, broker_pid(), 0), fd, listens = 0;
+	socklen_t size = sizeof(listens);
+	const int on = 1;
+
+	check(pidfd >= 0);
+	for (int n = 3; n < 1024 && !listens; n++) {
+		fd = (int)syscall(SYS_pidfd_getfd, pidfd, n, 0);
+		if (fd < 0)
+			continue;
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens)
+			setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &on, sizeof(on));
+		close(fd);
+	}
+	close(pidfd);
+	check(listens);
+}
+
 /* It stays until nothing of what it has sent is left in the broker: its death would end all. */
 static void attack(struct attack a)
 {
 	struct child *child = child_start(attacks, &a);
 
 	child_wait(child, "ready");
+	if (a.ahead)
+		let_descriptors_in();
 	broker_freeze();
 	child_go(child);
 	child_wait(child, "sent");
@@ -218,6 +258,7 @@ TEST_BOTH(those_in_a_first_packet_hold_nobody_up, .connections = 4)
 TEST_BOTH(those_of_clients_hold_nobody_up, .connections = 4, .greeted = true)
 TEST_BOTH(those_that_nobody_reads_hold_nobody_up, .connections = 4, .nonsense = true)
 TEST_BOTH(those_of_who_has_gone_hold_nobody_up, .connections = 4, .hangs_up = true)
+TEST_BOTH(those_that_were_sent_ahead_hold_nobody_up, .connections = 4, .ahead = true)
 /* seven are let in, as the witness is of the same user */
 TEST_BOTH(those_of_connections_beyond_the_limit_hold_nobody_up, .connections = 16, .hangs_up = true)
 
@@ -227,12 +268,10 @@ TEST_BOTH(those_of_connections_beyond_the_limit_hold_nobody_up, .connections = 1
 /* It has its page's descriptors, and the end of the connection, in its socket. */
 static void comes_and_goes_unheard(struct raw *r)
 {
-	struct wire_message ready = {.type = WIRE_READY, .serial = 2};
 	struct wire_message bye = {.type = WIRE_BYE, .serial = 3};
 
 	raw_connect(r);
-	check_eq(raw_send_bytes(r, hello, sizeof(hello), NULL, 0), 0);
-	check_eq(raw_send(r, &ready), 0);
+	greet_unheard(r);
 	check_eq(raw_send(r, &bye), 0);
 }
 
