@@ -115,8 +115,8 @@ static bool is_sound(const struct data_header *h)
 /* Only the last frame has none, and then it is the rest of the data. */
 static bool is_rest(const struct message_in *m, const struct data_header *h)
 {
-	return h->part == m->n - 1 && h->size > 0 && h->size <= DATA_REST &&
-	       m->header.n_more == DATA_MORE;
+	return !(h->flags & DATA_HAS_BUFFER) && h->part == m->n - 1 && h->size > 0 &&
+	       h->size <= DATA_REST && m->header.n_more == DATA_MORE;
 }
 
 static bool has_place(const struct message_in *m, const struct data_header *h)

@@ -245,6 +245,7 @@ static const struct {
     {NO_PLACE, {{0, 3, 0, 10, BUFFER}, {1, 3, 0, 10, BUFFER}, {1, 3, 0, 10, BUFFER}}},
     {NO_PLACE, {{0, 3, 0, 10, BUFFER}, {1, 3, 0, 1 << 20, IN_PIECES}, {1, 3, 0, 10, BUFFER}}},
     {NO_PLACE, {{0, 2, 0, 0, 0}, {1, 2, 0, 10, BUFFER}}},
+    {NO_PLACE, {{0, 2, DATA_MORE, 0, 0}, {1, 2, 0, 10, BUFFER}}},
     {"a message that has no place", {{1, 2, 0, 10, BUFFER}}},
     /* more than the channel has */
     {TOO_LARGE,
