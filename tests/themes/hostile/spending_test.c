@@ -22,7 +22,7 @@
 #endif
 
 #define N     20000
-#define NOISE 65536 /* what a broker allocates more or less, whatever is done */
+#define NOISE 131072 /* what a broker allocates more or less, whatever is done */
 #define SMALL 512
 #define OWN   (8 << 20) /* the program's */
 #define WHOLE (UINT64_C(64) << 20)
