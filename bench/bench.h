@@ -131,6 +131,17 @@ static inline double now_us(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
+/* The time that processors have run a process which lives; 0: this one. */
+static inline double processor_us(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	must_system(clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &t) == 0,
+		    "the processor time of a process");
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* other.c: a second process                                                                   */
 

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -162,15 +161,6 @@ double bridge_perftest(const char *memory, const char *test, uint64_t size, unsi
 /* ------------------------------------------------------------------------------------------- */
 /* TCP                                                                                         */
 
-static double processor_us(void)
-{
-	struct rusage u;
-
-	must_system(getrusage(RUSAGE_SELF, &u) == 0, "getrusage");
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 +
-	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-}
-
 static char *map(uint64_t size)
 {
 	int fd = memfd_create("share-bench", MFD_CLOEXEC);
@@ -215,10 +205,10 @@ static void receive_and_tell(int listener, uint64_t size, unsigned n)
 
 	must_system(s >= 0, "accept");
 	send_all(s, "", 1); /* it is ready */
-	cost = processor_us();
+	cost = processor_us(0);
 	for (unsigned i = 0; i < n; i++)
 		receive_all(s, to, size);
-	cost = processor_us() - cost;
+	cost = processor_us(0) - cost;
 	send_all(s, (const char *)&cost, sizeof(cost));
 	_exit(0);
 }
@@ -243,13 +233,13 @@ struct bridge_cost bridge_tcp(uint64_t size, unsigned n)
 	close(listener);
 	from = map(size);
 	receive_all(s, &ready, 1);
-	cost.cpu_us = processor_us();
+	cost.cpu_us = processor_us(0);
 	begin = now_us();
 	for (unsigned i = 0; i < n; i++)
 		send_all(s, from, size);
 	receive_all(s, (char *)&theirs, sizeof(theirs));
 	cost.us = (now_us() - begin) / n;
-	cost.cpu_us = (processor_us() - cost.cpu_us + theirs) / n;
+	cost.cpu_us = (processor_us(0) - cost.cpu_us + theirs) / n;
 	close(s);
 	munmap(from, size);
 	must_system(waitpid(pid, NULL, 0) == pid, "waiting for the other side");

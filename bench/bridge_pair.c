@@ -10,7 +10,6 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -220,17 +219,6 @@ void bridge_pair_close(struct bridge_pair *p)
 
 /* ------------------------------------------------------------------------------------------- */
 /* Buffers                                                                                     */
-
-/* Of a process that lives, in microseconds. */
-static double processor_us(pid_t pid)
-{
-	struct timespec t;
-	clockid_t clock;
-
-	must_system(clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &t) == 0,
-		    "the processor time of a bridge");
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
 
 double bridge_pair_cpu_us(const struct bridge_pair *p)
 {

@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
@@ -83,16 +82,6 @@ static void place_apart(const struct server *s)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static double cpu_of(pid_t pid)
-{
-	struct timespec t;
-	clockid_t clock;
-
-	must_system(clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &t) == 0,
-		    "the time that a server has run");
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
 static uint64_t done_by_all(const struct server *s)
 {
 	uint64_t n = 0;
@@ -111,9 +100,9 @@ static void play(struct server *s, long us)
 	pause_us(us / 10);
 	before = done_by_all(s);
 	began = now_us();
-	ran = cpu_of(s->pid);
+	ran = processor_us(s->pid);
 	pause_us(us);
-	ran = cpu_of(s->pid) - ran;
+	ran = processor_us(s->pid) - ran;
 	began = now_us() - began;
 	before = done_by_all(s) - before;
 	signal_askers(s, SIGSTOP);
