@@ -98,7 +98,8 @@ static int take_brought(struct connection *c, struct brought *all)
 }
 
 /* Who connected before the broker listened may have sent descriptors ahead. What has come since is
- * without, so when nothing is left in the socket, nobody has to look any more. */
+ * without, so when nothing is left in the socket, nobody has to look any more. Before the answer is
+ * sent, because who waits for it has nothing in the socket until then, and may have afterwards. */
 static void stop_peeking(struct connection *c)
 {
 	if (!c->refuses_fds || packet_peek_fds(c->socket) != -EAGAIN)
@@ -148,13 +149,13 @@ static enum read_result read_one(struct connection *c)
 		client_lose(client, r);
 		return READ_NOTHING;
 	}
+	stop_peeking(c);
 	answered = b->clients->rooms->handle(client, inbox->packet, inbox->header.msg_len,
 					     brought.fds.n > 0 ? &brought.fds : &none);
 	close_brought(&brought);
 	broker_commit(b);
 	if (client->connection != c)
 		return READ_NOTHING;
-	stop_peeking(c);
 	return answered ? READ_ANSWERED : READ_MORE;
 }
 

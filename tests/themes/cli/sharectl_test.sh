@@ -49,6 +49,12 @@ is_json()
 	sharectl --json "$@" >"$scratch/json" && cli-count-json <"$scratch/json" >"$scratch/count"
 }
 
+# A pool of no kind has the broker start a process that looks for devices, and end it.
+agents_have_ended()
+{
+	[[ $(sharectl status | awk '$1 == "agents" { print $2 }') == 0 ]]
+}
+
 leases_older_than()
 {
 	(($(sharectl --no-headings leases --older-than "$1" | wc -l) == 3))
@@ -76,6 +82,7 @@ known_state()
 	local hold=$HOLD_PID
 	read -r _ <&"${HOLD[0]}"
 
+	until_true agents_have_ended
 	golden status sharectl status
 	golden status-json sharectl --json status
 	golden pools sharectl pools

@@ -127,8 +127,8 @@ total()
 }
 
 # Who connects before the broker listens could have sent descriptors ahead. Once nothing is left in its
-# socket, nobody looks for some before each packet, where the kernel refuses them (6.16): that is after its
-# first packet or the second one.
+# socket, nobody looks for some before each packet, where the kernel refuses them (6.16): that is before
+# the first answer.
 looks_for_descriptors() # TURNS, in instructions
 {
 	callgrind_annotate --inclusive=yes --threshold=100 "$scratch/ping.$1" 2>/dev/null |
