@@ -114,7 +114,7 @@ static bool defer(struct request *r, struct pool *p, enum pool_result why)
 		pool_wait(p, why == POOL_BUSY || left < SLICE_MS ? left : SLICE_MS);
 	else if (p->growth.wanted_by.client == 0)
 		p->growth.wanted_by = (struct deferred_id){r->client->id, r->m->serial};
-	r->waits_for_agent = p->growth.is_under_way;
+	r->waits_for_agent = why == POOL_LATER;
 	request_defer(r, &p->waiting.requests);
 	return true;
 }

@@ -288,8 +288,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 	struct broker *b = p->broker;
 
 	(void)fd, (void)what;
-	if (!p->growth.is_under_way)
-		deferred_wake(b, &p->waiting.requests);
+	deferred_wake(b, &p->waiting.requests);
 	pool_end_if_unused(b, p);
 }
 
@@ -339,7 +338,7 @@ void pool_wait(struct pool *p, uint64_t at_most_ms)
 
 void pool_wake(struct pool *p)
 {
-	if (!TAILQ_EMPTY(&p->waiting.requests) && !p->growth.is_under_way)
+	if (!TAILQ_EMPTY(&p->waiting.requests))
 		event_active(p->waiting.timer, EV_TIMEOUT, 0);
 }
 
