@@ -40,7 +40,7 @@ struct deferred {
 	const struct wait_kind *kind; /* NULL: it waits for no other client */
 	struct event *timer;          /* NULL: it has no time limit */
 	struct charge charge;
-	uint64_t since_ms; /* 0: it has waited for nobody but agents */
+	uint64_t since_ms; /* of the time that it may wait for others */
 	uint64_t deferred_ms;
 	bool for_agent;
 	struct timed_request request;
@@ -72,7 +72,7 @@ static struct deferred *deferred_new(struct request *r)
 	p->client = r->client;
 	p->deferred_ms = clock_ms();
 	p->for_agent = r->waits_for_agent;
-	p->since_ms = r->deferred_ms || p->for_agent ? r->deferred_ms : p->deferred_ms;
+	p->since_ms = r->deferred_ms ? r->deferred_ms : p->deferred_ms;
 	return p;
 }
 
@@ -188,9 +188,7 @@ static struct timed_request timed(const struct deferred *p)
 /* What an agent takes is not of the time that it may wait for others. */
 static uint64_t since(const struct deferred *p)
 {
-	if (!p->since_ms || !p->for_agent)
-		return p->since_ms;
-	return p->since_ms + (clock_ms() - p->deferred_ms);
+	return p->since_ms + (p->for_agent ? clock_ms() - p->deferred_ms : 0);
 }
 
 void deferred_wake_first(struct broker *b, struct deferred_list *list)
