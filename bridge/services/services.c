@@ -391,12 +391,21 @@ static const char *add_request(struct link *l, struct end *s, const struct data_
 {
 	if (*e || (s && s->n >= AT_ONCE))
 		return "it asks too much at a time";
+	if (s && h->id > s->newest)
+		s->newest = h->id;
 	if (s && is_canceled(s, h->id))
 		return NULL;
 	*e = s ? errand_add(s, h->id) : NULL;
 	if (!*e)
 		refuse(l, h);
 	return NULL;
+}
+
+/* A message of which a frame was passed over would never be whole, and its caller would wait for
+ * ever. One that nobody waits for any more has had its first frame, or it is not an errand here. */
+static bool is_ahead(const struct end *s, const struct errand *e, const struct data_header *h)
+{
+	return e ? !e->received.parts : !s->desk && h->id > s->newest;
 }
 
 const char *services_content(struct link *l, const struct data_header *h, struct parcel *p)
@@ -412,6 +421,8 @@ const char *services_content(struct link *l, const struct data_header *h, struct
 	}
 	if (h->kind == DATA_REQUEST && h->part == 0)
 		wrong = add_request(l, s, h, &e);
+	if (!wrong && s && h->part > 0 && is_ahead(s, e, h))
+		return "it sends the first frame of a message after others of it";
 	if (wrong || !e || (h->part == 0) != (e->received.parts == NULL))
 		return wrong; /* or nobody waits for it any more */
 	wrong = message_hear(&e->received, h, p);

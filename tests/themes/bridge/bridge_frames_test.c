@@ -344,7 +344,8 @@ Test(bridge_frames, messages_that_never_end_keep_nothing)
 	end(&s);
 }
 
-/* What comes of a request that was canceled, or of none, is passed over. */
+/* What comes of a request that was canceled is passed over. What comes before the first frame of its
+ * request ends the link, as its caller would wait for ever else. */
 Test(bridge_frames, what_comes_of_a_request_that_is_over_is_passed_over)
 {
 	static const struct frame first = {0, 2, 1, 8000, BUFFER}, second = {1, 2, 0, 10, BUFFER},
@@ -368,14 +369,16 @@ Test(bridge_frames, what_comes_of_a_request_that_is_over_is_passed_over)
 	send_frame(&p, DATA_REQUEST, 9, 2, &first);
 	send_frame(&p, DATA_REQUEST, 9, 2, &later);
 	peer_hear_content(&p, DATA_GO);              /* that nobody wants it */
-	send_frame(&p, DATA_REQUEST, 9, 3, &second); /* without a first one */
-	send_frame(&p, DATA_REQUEST, 9, 4, &first);
-	send_frame(&p, DATA_REQUEST, 9, 4, &second);
+	send_frame(&p, DATA_REQUEST, 9, 3, &first);
+	send_frame(&p, DATA_REQUEST, 9, 3, &second);
 	check_ok(share_next_request(worker, HARNESS_LIMIT_MS, NULL, &m));
 	check(m.n_buffers == 2 && m.data_size == 1 && share_size(m.buffers[1]) == 10);
 	check_ok(share_reply(&m, NULL, NULL, 0, NULL));
 	peer_hear_content(&p, DATA_ANSWER);
 	check_error(share_next_request(worker, 0, NULL, &m), SHARE_EAGAIN);
+	send_frame(&p, DATA_REQUEST, 9, 4, &second);
+	peer_expect_hung_up(&p);
+	until(bridge_said(&s.far_bridge, "the first frame of a message after others") == 1);
 	share_service_close(worker);
 	peer_close(&p);
 	end(&s);
