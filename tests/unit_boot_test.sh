@@ -90,7 +90,8 @@ is_killed()
 	pid=$(property MainPID)
 	broker=$(user sharectl status | grep '^pid ')
 	kill -KILL "$pid"
-	until [[ $(property MainPID) != "$pid" ]]; do sleep 0.05; done
+	# 0: the deputy has not said yet that it is the keeper
+	until [[ $(property MainPID) != @("$pid"|0) ]]; do sleep 0.05; done
 	[[ $(user sharectl status | awk '$1 == "keeper" { print $2 }') == "$(property MainPID)" ]] ||
 		fail "systemd does not know who is keeper"
 	[[ $(user sharectl status | grep '^pid ') == "$broker" ]] || fail "the broker went with its keeper"

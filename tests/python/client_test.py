@@ -486,8 +486,8 @@ b = c.lookup("x", stream=s)
 cycle = [a, b]; cycle.append(cycle)
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 """, broker.address)
-    assert broker.inspect("names") == []
     until(lambda: broker.inspect("buffers") == [] and len(broker.inspect("clients")) == 1)
+    assert broker.inspect("names") == []
 
 
 def test_a_private_broker_ends_with_its_program():

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from conftest import until
+
 EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "python")
 
 
@@ -34,7 +36,7 @@ def test_frames_of_two_runs_on_one_broker(broker):
     for _ in range(2):
         assert said("frames.py", 3, SHARE_SOCKET=broker.address).startswith("frames: ok frames=3 ")
     for what in ("buffers", "channels"):
-        assert broker.inspect(what) == []
+        until(lambda: broker.inspect(what) == [])
     assert "frames" not in [row["pool"] for row in broker.inspect("pools")]
 
 

@@ -493,13 +493,13 @@ def test_asyncio_calls_with_several(pool, service):
     named = sample(pool)
 
     async def serve():
-        request = await worker.recv_async(5)
+        request = await worker.recv_async(60)
         same(request.arrays, named)
         request.reply(list(named.values()))
 
     async def run():
         serving = asyncio.ensure_future(serve())
-        with await caller.call_async(named, timeout=5) as answer:
+        with await caller.call_async(named, timeout=60) as answer:
             same(answer.arrays, list(named.values()))
         await serving
 

@@ -154,7 +154,7 @@ read -r -u "${HOLD[0]}" _
 kill -TERM "$pid"
 check "it waits for who holds something" until_true grep -q \
 	'is to end on SIGTERM, and waits until 1 client no longer holds anything, for 60000 ms at most' "$scratch/log"
-check "and names it at once" grep -q "(pid $HOLD_PID, .*) is waited for: it holds 1 lease (.*)" "$scratch/log"
+check "and names it" until_true grep -q "(pid $HOLD_PID, .*) is waited for: it holds 1 lease (.*)" "$scratch/log"
 check "an administrator comes in meanwhile" answers "$socket"
 check "and sees who that is" grep -q "^ *[0-9]* $HOLD_PID " <(sharectl --socket "$socket" clients)
 SHARE_SOCKET=$socket cli-hold 1 2>"$scratch/refused" </dev/null || true
