@@ -297,7 +297,7 @@ static void expect_nothing_else(void)
 	expect(h.brokers_died == 2 && h.brokers_upgraded == 0);
 	/* those that die before they go on are none */
 	expect(h.keepers_died <= shared->deaths);
-	for (int tries = 0; count_descriptors() != wanted && tries < 1000; tries++)
+	for (int tries = 0; count_descriptors() != wanted && tries < 10000; tries++)
 		usleep(1000);
 	expect(count_descriptors() == wanted);
 }
