@@ -62,6 +62,16 @@ struct channel_data *message_find_further(const share_message *m)
 	return d && d->n_further > 0 ? d : NULL;
 }
 
+int message_visit_further(const share_message *m, loan_visit *visit, void *data)
+{
+	const struct channel_data *d = message_further(m);
+	int r = 0;
+
+	for (uint32_t i = 1; d && r == 0 && i <= d->n_further; i++)
+		r = d->handles[i] ? visit(d->handles[i], data) : 0;
+	return r;
+}
+
 void receiver_free_further(struct receiver *receiver, const share_message *m)
 {
 	struct channel_data *d = channel_has_further(receiver->ch) ? data_find(receiver, m) : NULL;
@@ -154,92 +164,38 @@ int messages_check(const share_message *messages, size_t n)
 	return client_is_forked(channel_of(messages[0].channel)->client) ? fail_fork() : 0;
 }
 
-/* Those of a message's further buffers that the program keeps. */
-static bool any_further_is_kept(const struct channel_data *d)
+static int is_kept(share_buffer *handle, void *unused)
 {
-	for (uint32_t i = 1; i <= d->n_further; i++)
-		if (d->handles[i] && !loan_is_plain(d->handles[i]))
-			return true;
-	return false;
+	(void)unused;
+	return !loan_is_plain(handle);
 }
 
-static int order_uses_of(share_buffer *b, void *stream)
+int loan_order_uses(share_buffer *handle, void *work)
 {
-	return !b || uses_are_over(b) ? 0 : uses_order(b, stream);
-}
+	struct loans_work *w = work;
 
-/* What was told of a loan by share_release() comes before the signal. */
-int message_order_uses(share_message *m, void *stream)
-{
-	return m->channel ? order_uses_of(buffer_of(m->buffer), stream) : 0;
-}
-
-int messages_order_further_uses(share_message *messages, size_t n, void *stream)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		struct channel_data *d = message_further(&messages[i]);
-
-		for (uint32_t k = 1; d && r == 0 && k <= d->n_further; k++)
-			r = order_uses_of(buffer_of(d->handles[k]), stream);
-	}
-	return r;
-}
-
-static bool any_is_kept(const share_channel *ch, const share_message *messages, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (messages[i].buffer &&
-		    (!message_is_loan(&messages[i]) || message_is_kept(&messages[i])))
-			return true;
-	for (size_t i = 0; channel_has_further(ch) && i < n; i++) {
-		const struct channel_data *d = message_further(&messages[i]);
-
-		if (d && any_further_is_kept(d))
-			return true;
-	}
-	return false;
-}
-
-/* The first that has memory, which all have of the same pool. */
-static share_buffer *first_loan(share_message *messages, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		struct channel_data *d;
-
-		if (messages[i].buffer)
-			return buffer_of(messages[i].buffer);
-		d = message_further(&messages[i]);
-		for (uint32_t k = 1; d && k <= d->n_further; k++)
-			if (d->handles[k])
-				return buffer_of(d->handles[k]);
-	}
-	return NULL;
+	w->first = w->first ? w->first : buffer_of(handle);
+	return uses_are_over(buffer_of(handle)) ? 0 : uses_order(buffer_of(handle), w->stream);
 }
 
 /* 0; SHARE_EINVAL or SHARE_ENOTSUP when nothing is to be given up; or an error of a device. */
-static int signal_all(share_channel *ch, share_message *messages, size_t n, void *stream,
+static int signal_all(share_channel *ch, const share_message *messages, size_t n, void *stream,
 		      struct ring_fence *out)
 {
-	share_buffer *b = first_loan(messages, n);
+	struct loans_work w = {stream, NULL};
 	share_fence fence = {0, 0};
 	bool fatal;
-	int r = 0;
+	int r = messages_visit(ch, messages, n, loan_order_uses, &w);
 
 	*out = (struct ring_fence){0, 0};
-	if (!b)
+	if (!w.first)
 		return 0;
-	for (size_t i = 0; r == 0 && i < n; i++)
-		r = message_order_uses(&messages[i], stream);
-	if (r == 0 && channel_has_further(ch))
-		r = messages_order_further_uses(messages, n, stream);
 	if (r == 0)
-		r = stream_signal(ch->client, b->mapping, stream, &fence);
+		r = stream_signal(ch->client, w.first->mapping, stream, &fence);
 	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
 		return r;
 	if (r != 0) { /* as in share_release() */
-		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
+		r = stream_synchronize(ch->client, w.first->mapping, stream, &fatal);
 		return r != 0 && !fatal ? SHARE_EINVAL : r;
 	}
 	*out = (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value};
@@ -279,9 +235,8 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 static int ack_all(share_channel *ch, share_message *messages, size_t n, void *stream)
 {
 	int r = 0, failed = 0;
-	bool kept = any_is_kept(ch, messages, n);
 
-	if (!kept) {
+	if (!messages_visit(ch, messages, n, is_kept, NULL)) {
 		r = ack_loans(ch, messages, n, stream, &failed);
 		return r != 0 ? r : failed;
 	}
@@ -291,11 +246,8 @@ static int ack_all(share_channel *ch, share_message *messages, size_t n, void *s
 			return r;
 	}
 	channel_hold(ch);
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		r = message_let_go_of_further(&messages[i], stream);
-		if (r == 0)
-			r = message_let_go_of_kept(&messages[i], stream, false);
-	}
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = message_let_go_of_kept(&messages[i], stream, false);
 	if (r != SHARE_EINVAL && r != SHARE_ENOTSUP) {
 		int later = ack_loans(ch, messages, n, stream, &failed);
 
@@ -439,7 +391,7 @@ static bool is_unused(const share_message *m)
 {
 	const share_buffer *b = buffer_of(m->buffer);
 
-	return !b || (message_is_loan(m) && !message_is_kept(m) && !b->segment->kind->on_device &&
+	return !b || (loan_is_plain(m->buffer) && !b->segment->kind->on_device &&
 		      uses_are_over(buffer_of(m->buffer)));
 }
 
@@ -505,16 +457,16 @@ static bool are_on_same_device(const share_buffer *a, const share_buffer *b)
 	       a->mapping->ordinal == b->mapping->ordinal;
 }
 
+static int is_others(share_buffer *handle, void *unused)
+{
+	return is_kept(handle, unused) || !uses_are_over(buffer_of(handle));
+}
+
 /* Nothing else refers to its memory, and no other stream works on it. */
 static bool is_the_messages(const share_message *m)
 {
-	struct channel_data *d = message_further(m);
-	bool is = message_is_loan(m) && !message_is_kept(m) && uses_are_over(buffer_of(m->buffer));
-
-	for (uint32_t i = 1; d && is && i <= d->n_further && !MUTATION(ack_behind_work); i++)
-		is = d->handles[i] && loan_is_plain(d->handles[i]) &&
-		     uses_are_over(buffer_of(d->handles[i]));
-	return is;
+	return !is_others(m->buffer, NULL) &&
+	       (MUTATION(ack_behind_work) || !message_visit_further(m, is_others, NULL));
 }
 
 int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,

@@ -388,6 +388,43 @@ static inline struct channel_data *message_further(const share_message *m)
 									 : NULL;
 }
 
+static inline bool loan_is_lent(share_buffer *handle)
+{
+	return atomic_load_explicit(&buffer_of(handle)->lent, memory_order_acquire);
+}
+
+static inline bool loan_is_plain(share_buffer *handle)
+{
+	return loan_is_lent(handle) &&
+	       atomic_load_explicit(&buffer_of(handle)->refs, memory_order_acquire) == 1;
+}
+
+/* Called with each buffer of messages that is not given up, until it returns something else than 0,
+ * which is returned then. */
+typedef int loan_visit(share_buffer *handle, void *data);
+int message_visit_further(const share_message *m, loan_visit *visit, void *data);
+static inline __attribute__((always_inline)) int messages_visit(const share_channel *ch,
+								const share_message *messages,
+								size_t n, loan_visit *visit,
+								void *data)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		r = messages[i].buffer ? visit(messages[i].buffer, data) : 0;
+		if (r == 0 && channel_has_further(ch))
+			r = message_visit_further(&messages[i], visit, data);
+	}
+	return r;
+}
+
+/* What was told of loans by share_release() comes before what is done on the stream next. */
+struct loans_work {
+	void *stream;
+	share_buffer *first; /* NULL: there are none; all have memory of the same pool */
+};
+loan_visit loan_order_uses;
+
 /* The loans of a message's buffers behind its first one end: its memory is not to be used. */
 void receiver_free_further(struct receiver *receiver, const share_message *m);
 /* Gives one message up: it is acknowledged behind @fence, or rejected if that is NULL. 0, or
@@ -402,9 +439,6 @@ int messages_check(const share_message *messages, size_t n);
  * the same message up one does; and are theirs still, where they were not given up. */
 int messages_take_all(share_message *messages, size_t n);
 void messages_keep_all(share_message *messages, size_t n);
-/* What was told of a loan by share_release() comes before the signal. */
-int message_order_uses(share_message *m, void *stream);
-int messages_order_further_uses(share_message *messages, size_t n, void *stream);
 static inline bool channel_has_owner(const share_channel *ch)
 {
 	return atomic_load_explicit(&ch->owner, memory_order_relaxed);
@@ -413,33 +447,10 @@ static inline bool channel_has_owner(const share_channel *ch)
 /* ------------------------------------------------------------------------------------------- */
 /* retain.c                                                                                    */
 
-static inline bool message_is_loan(const share_message *m)
-{
-	return m->buffer && atomic_load_explicit(&buffer_of(m->buffer)->lent, memory_order_acquire);
-}
-
-static inline bool message_is_kept(const share_message *m)
-{
-	return atomic_load_explicit(&buffer_of(m->buffer)->refs, memory_order_acquire) > 1;
-}
-
-static inline bool loan_is_lent(share_buffer *handle)
-{
-	return atomic_load_explicit(&buffer_of(handle)->lent, memory_order_acquire);
-}
-
-static inline bool loan_is_plain(share_buffer *handle)
-{
-	return loan_is_lent(handle) &&
-	       atomic_load_explicit(&buffer_of(handle)->refs, memory_order_acquire) == 1;
-}
-
 /* Of several, each that is kept gets a lease before anything is given up: the message is
  * acknowledged as a whole, so that none of its loans can go on alone. 0 or an error. */
 int message_lease_kept(share_message *m);
-/* The handles of those that have a lease are the program's. */
-int message_let_go_of_further(share_message *m, void *stream);
-/* A handle that the program keeps gets a lease, and is released as one; or the loan goes on. */
+/* Handles that the program keeps get leases, and are released as such; or the loan goes on. */
 int message_let_go_of_kept(share_message *m, void *stream, bool rejected);
 
 /* ------------------------------------------------------------------------------------------- */

@@ -47,17 +47,14 @@ static int check_reject(share_channel *ch, const share_message *m)
 /* Whoever gets the message next may use the memory at once. */
 static int wait_for_work(share_channel *ch, share_message *m, void *stream)
 {
-	const share_buffer *b = buffer_of(m->buffer);
+	struct loans_work w = {stream, NULL};
 	bool fatal = false;
-	int r;
+	int r = messages_visit(ch, m, 1, loan_order_uses, &w);
 
-	if (!b || MUTATION(reject_at_once))
+	if (!w.first || MUTATION(reject_at_once))
 		return 0;
-	r = message_is_loan(m) ? message_order_uses(m, stream) : 0;
-	if (r == 0 && channel_has_further(ch))
-		r = messages_order_further_uses(m, 1, stream);
 	if (r == 0)
-		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
+		r = stream_synchronize(ch->client, w.first->mapping, stream, &fatal);
 	if (r == 0 || fatal) /* nothing runs on that device any more */
 		return 0;
 	return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
@@ -77,9 +74,7 @@ static int reject_taken(share_channel *ch, share_message *m, void *stream)
 	if (r != 0)
 		return r;
 	channel_hold(ch);
-	failed = message_let_go_of_further(m, stream);
-	if (failed == 0)
-		failed = message_let_go_of_kept(m, stream, true);
+	failed = message_let_go_of_kept(m, stream, true);
 	if (failed != SHARE_EINVAL && failed != SHARE_ENOTSUP) {
 		receiver = receiver_lock(ch);
 		r = receiver_give_up(receiver, m, NULL);
