@@ -19,7 +19,7 @@ int message_lease_kept(share_message *m)
 }
 
 /* It is the program's own from here on; or (@loan) has the message's place until it is released. */
-static void leave(share_message *m, struct channel_data *d, uint32_t i, bool loan)
+static void make_own(share_message *m, struct channel_data *d, uint32_t i, bool loan)
 {
 	if (i > 0) {
 		d->handles[i] = NULL;
@@ -57,7 +57,7 @@ int message_let_go_of_kept(share_message *m, void *stream, bool rejected)
 		r = buffer_release(buffer_of(handle), stream, &kept);
 		if (kept)
 			return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
-		leave(m, d, i, loan);
+		make_own(m, d, i, loan);
 	}
 	return r;
 }
