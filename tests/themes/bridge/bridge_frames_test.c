@@ -344,8 +344,8 @@ Test(bridge_frames, messages_that_never_end_keep_nothing)
 	end(&s);
 }
 
-/* What comes of a request that was canceled is passed over. What comes before the first frame of its
- * request ends the link, as its caller would wait for ever else. */
+/* What comes of a request that was canceled is passed over. What comes before the first frame of
+ * its request ends the link, as its caller would wait for ever else. */
 Test(bridge_frames, what_comes_of_a_request_that_is_over_is_passed_over)
 {
 	static const struct frame first = {0, 2, 1, 8000, BUFFER}, second = {1, 2, 0, 10, BUFFER},
@@ -368,7 +368,7 @@ Test(bridge_frames, what_comes_of_a_request_that_is_over_is_passed_over)
 	send_frame(&p, DATA_CANCEL, 9, 2, &none); /* before it comes */
 	send_frame(&p, DATA_REQUEST, 9, 2, &first);
 	send_frame(&p, DATA_REQUEST, 9, 2, &later);
-	peer_hear_content(&p, DATA_GO);              /* that nobody wants it */
+	peer_hear_content(&p, DATA_GO); /* that nobody wants it */
 	send_frame(&p, DATA_REQUEST, 9, 3, &first);
 	send_frame(&p, DATA_REQUEST, 9, 3, &second);
 	check_ok(share_next_request(worker, HARNESS_LIMIT_MS, NULL, &m));
