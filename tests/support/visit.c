@@ -77,3 +77,11 @@ pid_t agent(share_client *c)
 	json_decref(rows);
 	return pid;
 }
+
+pid_t agent_there(share_client *c)
+{
+	pid_t pid;
+
+	until((pid = agent(c)) > 0);
+	return pid;
+}

@@ -25,5 +25,7 @@ void visit(uid_t user, uint64_t size, int finds, int leaves);
 
 /* Of the first device that has one, 0: none. */
 pid_t agent(share_client *c);
+/* The same, once there is one: kill() takes 0 for this process and all that was started with it. */
+pid_t agent_there(share_client *c);
 
 #endif

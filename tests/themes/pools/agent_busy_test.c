@@ -102,8 +102,7 @@ static void occupy_agent(struct raw *r)
 static void free_agent(void)
 {
 	drivers_do("");
-	until(agent(client) > 0);
-	check_eq(kill(agent(client), SIGKILL), 0);
+	check_eq(kill(agent_there(client), SIGKILL), 0);
 }
 
 AgentBusy(who_waits_at_its_limit_is_refused_when_its_own_time_is_over)

@@ -62,7 +62,7 @@ static void stop_and_go_on(bool answers_meanwhile)
 	pid_t asked;
 
 	visit(ALICE, UNIT, 0, 0xaa);
-	asked = agent(client);
+	asked = agent_there(client);
 	check(kill(asked, SIGSTOP) == 0);
 	bob = child_start(bob_allocates, NULL);
 	child_wait(bob, "asking");

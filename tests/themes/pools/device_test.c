@@ -460,7 +460,7 @@ static void share_with_the_dead_agents_heirs(const char *kind)
 	check_ok(share_copy_from_host(b, 0, "hello", 6, NULL));
 	check_ok(share_publish(b, "name", NULL));
 	child_wait(newcomer, "ready");
-	check_eq(kill(dead, SIGKILL), 0);
+	check(dead > 0 && kill(dead, SIGKILL) == 0);
 	/* dead, and seen to be: the broker has let go of it */
 	until(agent() != dead);
 	/* it stays usable, and others can still get it */
@@ -524,6 +524,7 @@ Device(what_one_agent_had_to_destroy_means_nothing_to_the_next)
 	share_pool *p = pool_of("mempool");
 	share_buffer *b = allocate(p, 1, NULL), *seen;
 	char out[6] = "";
+	pid_t hangs;
 
 	child_wait(child, "asking");
 	drivers_do("cuMemPoolCreate hang\n");
@@ -532,7 +533,8 @@ Device(what_one_agent_had_to_destroy_means_nothing_to_the_next)
 	check_ok(share_release(b, NULL));
 	settle(client, s.segments == 0);
 	drivers_do("");
-	check_eq(kill(agent(), SIGKILL), 0);
+	hangs = agent();
+	check(hangs > 0 && kill(hangs, SIGKILL) == 0);
 	child_wait(child, "given");
 	check_ok(share_lookup(client, "name", SHARE_RDONLY, 0, NULL, &seen));
 	check_ok(share_copy_to_host(seen, 0, out, 6, NULL));

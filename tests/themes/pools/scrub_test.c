@@ -185,7 +185,7 @@ ConformanceTest(what_a_dead_agent_made_is_zeroed_by_the_next)
 		cr_skip_test("host memory has no agent");
 	p = scrubbed_pool(c, kind);
 	visit(ALICE, UNIT, 0, 0xaa);
-	check(kill(agent(c), SIGKILL) == 0);
+	check(kill(agent_there(c), SIGKILL) == 0);
 	settle(c, agent(c) == 0);
 	visit(BOB, UNIT / 2, 0, 0xbb);
 	visit(ALICE, UNIT, 0, 0xaa);

@@ -200,7 +200,7 @@ Test(agent_restart, a_pool_that_waited_for_a_segment_only_ends)
 	settle(client, s.clients == 1 && s.pools == 2);
 	kill_broker();
 	settle(client, s.pools == 1);
-	check(kill(agent(client), SIGKILL) == 0);
+	check(kill(agent_there(client), SIGKILL) == 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -314,7 +314,7 @@ Test(agent_restart, an_agent_that_dies_while_there_is_no_broker_is_replaced)
 	pid_t before;
 
 	child_wait(owner, "published");
-	before = agent(client);
+	before = agent_there(client);
 	broker_kill_serving_for_now();
 	check(kill(before, SIGKILL) == 0);
 	broker_let_keeper_go_on();

@@ -435,7 +435,7 @@ void scenario_end(share_client *looks_on)
 {
 	pid_t before = broker_pid();
 
-	check(kill(second_agent, SIGKILL) == 0);
+	check(second_agent > 0 && kill(second_agent, SIGKILL) == 0);
 	until(broker_pid() != before && share_ping(looks_on) == 0);
 }
 
