@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Clients: how they come, and what they have. How they go is end.c's.
+ * How clients come, and what they have. How they go is told in end.c.
  */
 
 #include <errno.h>
@@ -62,7 +62,7 @@ int client_limit_handshake(struct client *c)
 	return event_add(c->timer, &limit);
 }
 
-/* Takes its socket and @closing over when it succeeds. */
+/* Starts to serve the client. Its socket and @closing are taken over once it has a connection. */
 static int start(struct client *c, struct closing *closing)
 {
 	int r = connection_new(c, closing, &c->connection);
@@ -77,14 +77,16 @@ static int start(struct client *c, struct closing *closing)
 			  c->peer.pidfd, EPOLLIN);
 }
 
-/* Before it is a client. */
+/* Refuses a peer before it has become a client. */
 static void refuse(int socket, uid_t uid, int error, const char *why)
 {
 	log_warning_of(uid, "who connects is refused: %s", why);
 	connection_farewell(socket, error, why);
 }
 
-/* An administrator at the limit may be an operator who wants to know why: HELLO tells. */
+/* Charges the client for its connection, at most @beyond connections beyond the limit: an
+ * administrator who is at the limit may be an operator who wants to know why, and HELLO tells
+ * whether that is so. */
 static bool charge_connection(struct client *c, unsigned beyond)
 {
 	c->admission.lacks = LIMIT_MEMORY;
@@ -132,8 +134,9 @@ static bool admit(struct client *c)
 	return c->admission.for_operator;
 }
 
-/* Says so to who connects; that a limit is reached stands in the log as well. The error is what
- * there is when no broker serves any more: who tries again then goes on doing so. */
+/* Tells the peer why it is not let in; the log is told, too, that a limit is reached. When the
+ * broker is about to end, the error is the same as when no broker serves, so that a program that
+ * goes on trying then goes on trying now. */
 static void refuse_admission(const struct client *c, int socket)
 {
 	struct failure failure;
@@ -165,7 +168,7 @@ static void let_go(int socket, struct closing *closing)
 		fd_close(socket);
 }
 
-/* False, and said so to who connects, when it cannot be told who that is. */
+/* Finds out who the peer is. False if that cannot be told, which the peer is told then. */
 static bool identify(struct client *c, int socket)
 {
 	char why[128];
@@ -179,8 +182,8 @@ static bool identify(struct client *c, int socket)
 		 r == -EOVERFLOW ? "its user namespace has no number for this user (start it "
 				   "outside, or map the user)"
 				 : strerror(-r));
-	/* One that is dead already, or of a user namespace of its own, gets no line in the log:
-	 * anybody could fill it with these. */
+	/* A peer that is dead already, or of a user namespace of its own, gets no line in the log:
+	 * anybody could fill the log with such lines. */
 	if (r == -ESRCH || r == -EOVERFLOW)
 		connection_farewell(socket, SHARE_EACCES, why);
 	else
@@ -189,7 +192,8 @@ static bool identify(struct client *c, int socket)
 	return false;
 }
 
-/* Returns a reference to the account of who came, if that was known. */
+/* Makes a client of the peer, or refuses it. Returns a reference to the peer's account, or NULL if
+ * that was not found. */
 static struct account *come(struct broker *b, int socket, struct closing *closing)
 {
 	struct client *c = calloc(1, sizeof(*c));
@@ -279,7 +283,8 @@ bool client_answers_for(const struct client *c, uid_t uid)
 	    &(struct access_object){.kind = OBJECT_PROCESS, .is_owned = true, .owner = uid});
 }
 
-/* An answer that is given later than the handler returns counts if the time was kept for it. */
+/* Counts how long a request has taken to be answered. An answer that comes after the handler has
+ * returned is counted if the time of its request was kept. */
 static void count_answer(struct client *c, uint32_t serial)
 {
 	struct timed_request *request = &c->requests.current;

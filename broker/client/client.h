@@ -21,15 +21,15 @@ struct member;
 
 /* A client is a connection of a process, and that process's leases until it is proven dead. */
 enum client_state {
-	CLIENT_CONNECTED,   /* nothing said yet */
-	CLIENT_GREETED,     /* has its timeline page, which is not sealed yet */
-	CLIENT_READY,       /* may ask for everything */
+	CLIENT_CONNECTED,   /* it has said nothing yet */
+	CLIENT_GREETED,     /* it has its timeline page, which is not sealed yet */
+	CLIENT_READY,       /* it may make every request */
 	CLIENT_QUARANTINED, /* its connection has ended; the process lives with what it holds */
 	CLIENT_ENDING, /* the process is dead, or said goodbye: what it holds is being released */
 };
 
-/* What it costs the broker until its process is dead, or has said goodbye: its socket, a pidfd, its
- * page of timelines, and /proc/PID/stat once a GPU of its signals fences. */
+/* How many descriptors a client costs until its process is dead, or it has said goodbye: socket,
+ * pidfd, timeline page, and /proc/PID/stat as soon as a GPU signals fences for it. */
 #define CLIENT_DESCRIPTORS 4
 
 struct admission { /* what its connection is charged for */
@@ -47,11 +47,11 @@ struct client_requests {
 	uint32_t goodbye; /* serial of BYE, to be answered when all is released */
 };
 
-/* What the log has been told, or is yet to be. */
+/* What the log has been told of the client, or is yet to be told. */
 struct client_logged {
 	struct holdings held; /* what it held when its connection ended */
 	bool quarantine_told;
-	struct log_rate hidden; /* what was answered as if it were not there */
+	struct log_rate hidden; /* answers that a thing is absent which the user may not use */
 };
 
 struct client {
@@ -61,7 +61,7 @@ struct client {
 	uint64_t id;
 	enum client_state state;
 	struct peer peer;
-	uint32_t version; /* of the protocol, that both sides speak */
+	uint32_t version; /* the version of the protocol that both sides speak */
 	bool drained;     /* its process is dead: nothing is sent to it any more */
 	bool forfeits;    /* it was dropped: nothing that it gave outlives it */
 	bool brings;      /* descriptors may come with its requests: see client_let_bring() */
@@ -70,8 +70,8 @@ struct client {
 	struct admission admission;
 	struct connection *connection; /* NULL once it has ended */
 	int socket;                    /* the connection's socket, or -1 */
-	struct turn death;             /* of the process */
-	struct event *timer;           /* handshake limit, then the rest of a long release */
+	struct turn death;             /* the turn in which the death of its process is seen */
+	struct event *timer;           /* the handshake limit; later, what is left to do */
 	uint64_t ready_by_ms;          /* the handshake limit */
 	TAILQ_ENTRY(client) ending;    /* in the list of clients that are ENDING */
 	struct client_requests requests;
@@ -89,11 +89,11 @@ struct client {
 
 void client_set_state(struct client *c, enum client_state state);
 const char *client_state_name(enum client_state state);
-/* As lines name it: valid as long as the client. */
+/* Names the client as lines of the log do. The result is valid as long as the client is. */
 struct log_client client_in_log(const struct client *c);
 /* access_may() for its user, by the configuration as it is now. */
 bool client_may(const struct client *c, enum access_right right, const struct access_object *what);
-/* Whether what this user's processes are and have is for it to see, and to end. */
+/* Whether the client may see what processes of this user are and have, and may end them. */
 bool client_answers_for(const struct client *c, uid_t uid);
 
 #endif

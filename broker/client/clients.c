@@ -78,7 +78,7 @@ void clients_deinit(struct broker *b)
 	table_deinit(&all->by_id);
 }
 
-/* To tell so many costs as much again. */
+/* To tell so many clients what happens costs as much again as what happens. */
 #define TOLD_FOR_AS_MUCH 8
 
 int clients_turn(const struct clients *all, int most)
@@ -93,8 +93,8 @@ void clients_catch_up(struct broker *b)
 	event_active(b->clients->waker, EV_TIMEOUT, 0);
 	connections_catch_up(b);
 	clients_look_at_ended(b);
-	/* who is taken apart in this turn of the loop has to be said to end, by a record that
-	 * counts, before a page of its says so */
+	/* before a page of a client says that the client is ending, a record that counts has to say
+	 * so */
 	broker_commit(b);
 	event_active(b->clients->reaper, EV_TIMEOUT, 0);
 }

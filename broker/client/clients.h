@@ -20,44 +20,44 @@ struct event;
 struct fd_list;
 struct wire_message;
 
-/* Some of what a client has is let go, at a cost of @budget; true when that was all. */
+/* Releases some of what a client has, at a cost of @budget; true when nothing is left. */
 typedef bool client_step(struct client *c, int *budget);
-/* What becomes of the budget when there was no memory: trying again at once is of no use. */
+/* What a step sets @budget to when there was no memory: to try again at once is of no use then. */
 #define BUDGET_NO_MEMORY INT_MIN
 
 /* What the rooms above do with clients: a client is a connection and a process, and all else that
  * it has is theirs. */
 struct client_rooms {
-	/* It comes, and has nothing yet: 0 or -ENOMEM. It goes, and has nothing any more. */
+	/* A client comes, with nothing yet: 0 or -ENOMEM. A client goes, with nothing any more. */
 	int (*begin)(struct client *c);
 	void (*end)(struct client *c);
-	/* A packet has arrived. What is not taken of @fds is the caller's to close. True when the
-	 * client expects an answer to it, so that it probably says nothing more before it has read
-	 * that. */
+	/* A packet has arrived. The caller closes what is not taken of @fds. True when the client
+	 * expects an answer, so that it probably says nothing more before it has read that
+	 * answer. */
 	bool (*handle)(struct client *c, const void *data, size_t size, struct fd_list *fds);
-	/* It is made again from its record: 0 or negative errno. */
+	/* The client is made again from its record: 0 or negative errno. */
 	int (*restore)(struct client *c);
-	/* A request to an earlier broker, which that had not answered. */
+	/* Handles a request to an earlier broker, which that broker had not answered. */
 	void (*ask_again)(struct client *c, const void *packet, size_t size, uint64_t since_ms);
-	/* What was deferred, since @since_ms; @again is that it, if it has waited (request_wait()).
-	 */
+	/* Handles a deferred request again, whose time to wait for others began at @since_ms.
+	 * @again is what it was while it waited (request_wait()), or NULL. */
 	void (*handle_again)(struct client *c, const struct wire_message *m, uint64_t since_ms,
 			     struct deferred *again);
-	/* It has read all that it was sent. */
+	/* All that had to wait for the client's socket has gone out. */
 	void (*caught_up)(struct client *c);
-	/* Its state is another one. */
+	/* The client's state has changed. */
 	void (*changed_state)(const struct client *c);
-	/* Its process may still read or write shared memory. */
+	/* Whether the client's process may still read or write shared memory. */
 	bool (*may_use_memory)(const struct client *c);
 	/* Its connection has ended, and its process may still use memory. */
 	void (*leave)(struct client *c);
-	/* It is dead, or has said goodbye. */
+	/* The client's process is dead, or the client has said goodbye. */
 	void (*die)(struct client *c);
-	/* in order, up to a NULL: what goes with the connection, and then with the process */
+	/* Their steps, in order up to a NULL: at the end of the connection, and of the process. */
 	client_step *const *at_hang_up, *const *at_death;
 };
 
-/* All clients, and what serves them. Slots are small and used again, identifiers are not. */
+/* All clients, and what serves them. A slot is small and used again, an identifier never is. */
 struct clients {
 	const struct client_rooms *rooms;
 	struct client **by_slot;
@@ -80,20 +80,20 @@ struct clients {
 	TAILQ_HEAD(, connection) in_flight; /* connections that descriptors are under way to */
 	size_t max_fds_ahead; /* how many a client may leave unread of what it has not asked for */
 	struct closer *closer;
-	size_t max_closing; /* sockets that wait for it: they cost descriptors */
+	size_t max_closing; /* no client is accepted while more sockets wait to be closed */
 };
 
 int clients_init(struct broker *b, const struct client_rooms *rooms); /* 0 or -ENOMEM */
-/* Whoever is still there is gone then, with all that it has; the rest is clients_deinit()'s. */
+/* Ends all clients, and releases all that they have. clients_deinit() does the rest. */
 void clients_end(struct broker *b);
 void clients_deinit(struct broker *b);
-/* Looks at all that a timer may be missing for. */
+/* Looks at everything for which a timer may not have been set, as there was no memory. */
 void clients_catch_up(struct broker *b);
 
-/* What a turn of the loop may take: @most, if nobody is told of what happens in it. */
+/* How much a turn may do: @most, or less if some are to be told of what happens in it. */
 int clients_turn(const struct clients *all, int most);
 
-/* Gives it a slot and an identifier. 0, -ENOMEM, or -EMFILE: there is no room for more. */
+/* Gives the client a slot and an identifier. 0, -ENOMEM, or -EMFILE: there is no room for more. */
 int clients_add(struct clients *all, struct client *c);
 void clients_remove(struct clients *all, struct client *c);
 

@@ -75,12 +75,13 @@ struct closer {
 	bool ended;
 
 	struct broker *broker;
-	struct event *again; /* there was no thread to be had */
+	struct event *again; /* tries to start a thread again after that has failed */
 };
 
 static const struct timeval soon = {0, 20000};
 
-/* Of a broker that has ended. Nobody looks there; it is no leak. */
+/* The closer of a broker that has ended, and that threads still use. Nobody reads this: it shows
+ * leak checkers that the memory is not lost. */
 static struct closer *volatile left_to_threads;
 
 static void on_tick(int signal)
@@ -127,7 +128,8 @@ static struct closing *next_locked(struct closer *c)
 	return NULL;
 }
 
-/* False when there is none: what lingers then takes its time. */
+/* Makes the timer of this thread. False when there is none: then a socket that lingers takes its
+ * time. */
 static bool make_timer(timer_t *out)
 {
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = TICK_SIGNAL};
@@ -184,7 +186,8 @@ static void *close_all(void *data)
 /* ------------------------------------------------------------------------------------------- */
 /* The loop's side                                                                             */
 
-/* All signals but the timer's are the loop's. Counts the thread as idle: it comes to look. */
+/* Starts a thread, in which all signals but the timer's are blocked, as they are the loop's. The
+ * thread counts as idle at once, as it first looks what there is to close. */
 static bool start_thread_locked(struct closer *c)
 {
 	const struct sigaction tick = {.sa_handler = on_tick};
@@ -197,16 +200,16 @@ static bool start_thread_locked(struct closer *c)
 	return true;
 }
 
-/* One more thread for somebody whom those that are there do not serve. At the end of the broker
- * there is none: the process exits next, which closes all that is left and waits for none of it. A
- * thread that starts just then has been seen to stop LeakSanitizer, which waited for it for ever.
- */
+/* Starts one more thread for a user whom those that are there do not serve. At the end of the
+ * broker it starts none: the process exits next, which closes all that is left and waits for none
+ * of it. A thread that started just then has been seen to stop LeakSanitizer, which waited for it
+ * for ever. */
 static void look_for_threads(struct closer *c)
 {
 	bool again = false;
 
 	pthread_mutex_lock(&c->lock);
-	/* the reference of a thread is counted from its start, its place from when it runs */
+	/* `refs` counts a thread from its start, `n_threads` only from when it runs */
 	if (next_locked(c) && c->n_idle == 0 && c->refs <= THREADS_MAX && !c->broker->has_ended)
 		again = !start_thread_locked(c);
 	pthread_cond_broadcast(&c->changed);

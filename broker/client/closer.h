@@ -7,9 +7,9 @@
 #include <sys/types.h>
 
 /*
- * Threads that close sockets with strangers' descriptors in them, and such descriptors, and know
- * nothing else: how long that takes is up to what those are of. None runs before there is something
- * to close.
+ * Threads that close sockets in which strangers' descriptors may lie, and such descriptors
+ * themselves, and that know nothing else. The files of these descriptors decide how long that
+ * takes. No thread runs before there is something to close.
  */
 struct broker;
 struct closer;
@@ -19,19 +19,20 @@ struct closing;
 
 /* 0 or -ENOMEM. */
 int closer_new(struct broker *b, struct closer **out);
-/* Waits for nothing: what is not closed by then is closed by the end of the process at the latest.
- * NULL is fine. */
+/* Frees it and waits for nothing: what is not closed by then is closed by the end of the process at
+ * the latest. NULL is fine. */
 void closer_free(struct closer *c);
 
 struct closing *closing_new(struct closer *c); /* NULL without memory */
 struct closing *closing_new_for(struct closer *c, uid_t uid);
-void closing_free(struct closing *closing); /* one that was not needed; NULL is fine */
+void closing_free(struct closing *closing); /* frees one that was not needed; NULL is fine */
 
-/* Takes both over. The user at the other end does not get more than one of the threads. */
+/* Has a thread close @fd, and takes both over. The user at the other end never gets more than one
+ * of the threads. */
 void closing_start(struct closing *closing, int fd);
-/* The same of one that the keeper has, which closes it before. */
+/* The same for a socket of which the keeper has a copy, which is closed before. */
 void closing_start_kept(struct closing *closing, int fd);
-/* The same of a descriptor of whatever it is, that came from the user for whom @closing is. */
+/* The same for any descriptor that came from the user for whom @closing was made. */
 void closing_start_other(struct closing *closing, int fd);
 
 /* How many are not closed yet. */

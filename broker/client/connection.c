@@ -31,19 +31,20 @@
 #include "memory/adopt.h"
 #include "wire/packet.h"
 
-#define PACKETS_A_TURN   16 /* that are not answered, before others get theirs */
+#define PACKETS_A_TURN   16 /* so many that need no answer are read before it is others' turn */
 #define PACKETS_AT_DEATH 1024
-#define BROUGHT_MAX      64 /* of a user, that are to be closed before it may bring more */
+#define BROUGHT_MAX      64 /* so many of a user may wait to be closed before it may bring more */
 
 enum read_result {
 	READ_NOTHING, /* nothing more is there, or the connection has ended */
 	READ_MORE,    /* there may be more */
 	READ_ANSWERED,
-	READ_LATER, /* it is there, and is not taken now */
+	READ_LATER, /* a packet is there, and is not taken now */
 };
 
-/* What came with a request. How long it takes to close that is up to what it is of, and up to who
- * has sent it: so no descriptor is taken that could not be closed elsewhere. */
+/* The descriptors that came with a request. How long it takes to close one depends on its file, and
+ * so on the client that has sent it. Therefore none is taken before there is what it takes to have
+ * a thread close it. */
 struct brought {
 	struct fd_list fds;
 	struct closing *closing[PACKET_OWN_FDS];
@@ -62,8 +63,8 @@ static void close_brought(struct brought *all)
 	all->fds.n = 0;
 }
 
-/* Others need descriptors of the broker as well, and the listener waits when too many are being
- * closed. */
+/* Whether a user has to wait before it brings more descriptors: others need the broker's as well,
+ * and the listener waits when too many are being closed. */
 static bool has_brought_too_many(const struct connection *c)
 {
 	const struct clients *clients = c->broker->clients;
@@ -73,8 +74,9 @@ static bool has_brought_too_many(const struct connection *c)
 				most < BROUGHT_MAX ? most : BROUGHT_MAX);
 }
 
-/* The descriptors of the next packet. 0; -EBUSY: not before others that this user has brought are
- * closed; -EPROTO when it has some that no request has. Then the packet stays in the socket. */
+/* Takes the descriptors of the next packet. 0; -EBUSY: others that this user has brought have to be
+ * closed first; -EPROTO: it has some that no request has. If this fails, the packet stays in the
+ * socket. */
 static int take_brought(struct connection *c, struct brought *all)
 {
 	int r = c->closing ? packet_peek_fds(c->socket) : 0;
@@ -97,9 +99,10 @@ static int take_brought(struct connection *c, struct brought *all)
 	return r == -EMSGSIZE ? -EPROTO : r;
 }
 
-/* Who connected before the broker listened may have sent descriptors ahead. What has come since is
- * without, so when nothing is left in the socket, nobody has to look any more. Before the answer is
- * sent, because who waits for it has nothing in the socket until then, and may have afterwards. */
+/* A client that connected before the broker listened may have sent descriptors ahead. What it has
+ * sent since has none, so when nothing is left in the socket, nobody has to look for descriptors
+ * any more. This comes before the answer is sent, because a client that waits for it has nothing in
+ * the socket until then, and may have something afterwards. */
 static void stop_peeking(struct connection *c)
 {
 	if (!c->refuses_fds || packet_peek_fds(c->socket) != -EAGAIN)
@@ -132,7 +135,7 @@ static enum read_result read_one(struct connection *c)
 	}
 	if (r == 0) {
 		journal_expect(b->journal, client->id);
-		/* those that were taken are in the packet as well, and are thrown away with it */
+		/* descriptors that were taken are in the packet as well, and go with it */
 		r = packet_receive_into(c->socket, &inbox->header, inbox->packet,
 					sizeof(inbox->packet), brought.fds.n > 0 ? NULL : &none);
 	}
@@ -167,14 +170,14 @@ static void on_client_turn(struct turn *turn, uint32_t events)
 		if (events & EPOLLOUT)
 			connection_flush(c);
 		else
-			/* hung up: nothing will go out any more, and while the socket is full
-			 * nothing else says so again */
+			/* the peer has hung up, so nothing will go out any more, and while the
+			 * socket is full nothing else says so again */
 			client_lose(c->client, -EPIPE);
 		return;
 	}
-	/* After an answer there is rarely more: asking would cost a system call on the way of every
-	 * request. If there is, the loop comes back at once. Every packet may end the connection,
-	 * and with it @c. */
+	/* After an answer there is rarely more to read, and to look would cost a system call on the
+	 * way of every request. If there is more, the loop comes back at once. Every packet may end
+	 * the connection, and with it @c. */
 	for (int i = 0; i < PACKETS_A_TURN; i++) {
 		enum read_result result = read_one(c);
 
@@ -189,7 +192,8 @@ void connection_drain(struct connection *c)
 {
 	enum read_result result = READ_MORE;
 
-	/* a socket holds a few hundred messages; if there are more, somebody else has the socket */
+	/* a socket holds a few hundred messages; if more come, another process has the socket,
+	 * too */
 	for (int i = 0; i < PACKETS_AT_DEATH && result != READ_NOTHING && result != READ_LATER; i++)
 		result = read_one(c);
 }
@@ -267,7 +271,8 @@ void connection_free(struct connection *c)
 	event_del(c->retry);
 	shutdown(c->socket, SHUT_RDWR);
 	account_ref(c->account);
-	/* the socket stays open, so who does not read must not have more of them than clients */
+	/* the socket stays open, so it is charged: a user who does not read must not have more of
+	 * them than clients */
 	charge_split(&c->client->admission.descriptors, 1, &c->charge_socket);
 	charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS, 1, 0, UINT64_MAX / 2);
 	c->client = NULL;

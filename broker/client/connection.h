@@ -20,17 +20,17 @@ struct wire_message;
 /* Takes the client's socket and @closing over when it succeeds. @closing: NULL when nothing but
  * bytes can come in. 0 or negative errno. */
 int connection_new(struct client *client, struct closing *closing, struct connection **out);
-/* The peer sees its end now. Descriptors that it has not received count until it has, and so does
- * the connection, which keeps its socket. */
+/* Ends the connection, which the peer sees now. Descriptors that the peer has not received go on
+ * counting until it has; so does the connection, which keeps its socket until then. */
 void connection_free(struct connection *c);
 
-/* Copies and duplicates what cannot go out at once. 0 or negative errno: -EDQUOT when the client's
- * account is full, -EPIPE when the peer is gone. */
+/* Copies the message, to go out when it counts (connections_flush()). Its descriptors are
+ * duplicated only if it cannot go out then. 0 or negative errno. */
 int connection_send(struct connection *c, const struct wire_message *m, const int *fds,
 		    size_t n_fds);
 
-/* The same, only if it can go out now and leaves room for answers; else -EAGAIN, and nothing has
- * happened. */
+/* The same, but only if the message can go out now and leaves room for answers; else -EAGAIN, and
+ * nothing has happened. */
 int connection_offer(struct connection *c, const struct wire_message *m, const int *fds,
 		     size_t n_fds);
 
@@ -43,7 +43,7 @@ void connections_end(struct broker *b);
  * more. */
 void connections_look_whether_received(struct broker *b, const struct account *a);
 
-/* What was said on all connections since the last time goes out: it counts now. */
+/* Sends what was said on all connections since the last time, as it counts from now on. */
 void connections_flush(struct broker *b);
 bool connections_wait_for_flush(const struct broker *b);
 
@@ -52,10 +52,10 @@ bool connection_is_idle(const struct connection *c);
 /* Handles what has arrived and not been read yet, as the process is dead and will send no more. */
 void connection_drain(struct connection *c);
 
-/* What was said and has not gone out yet goes out as far as it can, as the connection is about to
- * end. */
+/* Sends what was said and has not gone out yet, as far as the socket takes it, as the connection is
+ * about to end. */
 void connection_send_rest(struct connection *c);
-/* A last word, sent only if it can go out now. */
+/* Sends an error as the last word on a socket, only if it can go out now. */
 void connection_farewell(int socket, int error, const char *detail);
 
 #endif

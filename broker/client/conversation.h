@@ -13,8 +13,8 @@ struct client;
 struct closing;
 struct wire_message;
 
-/* Takes @socket and @closing over, whatever happens. @closing: NULL when nothing but bytes can come
- * in. Refusals are told to the peer. */
+/* Makes a client of the peer, or tells the peer why it is refused. Takes @socket and @closing over
+ * in either case. @closing: NULL when nothing but bytes can come in. */
 void client_accept(struct broker *b, int socket, struct closing *closing);
 
 /* Gives the client a time limit for becoming ready. 0, or -1 without memory. */
@@ -23,15 +23,16 @@ int client_limit_handshake(struct client *c);
  * alone and is for something else. */
 bool client_greets_as(struct client *c, bool operator);
 
-/* The connection has ended: @why is NULL when the peer hung up, else what it is told and logged. */
+/* Ends the connection. @why is NULL when the peer has hung up; else the peer is told of it with
+ * @error, and the log as well. */
 void client_hang_up(struct client *c, int error, const char *why);
 /* The same, as another client has asked for it. */
 void client_drop(struct client *c, const struct client *by);
-/* The connection has failed, with this negative errno. */
+/* Ends the connection, which has failed with this negative errno. */
 void client_lose(struct client *c, int error);
-/* It has said goodbye, and is answered once everything it holds is released. */
+/* The client has said goodbye. It is answered once everything that it holds is released. */
 void client_goodbye(struct client *c, uint32_t serial);
-/* The broker ends, and gives up what it knows of the client. */
+/* Frees the client and all that it holds, as the broker ends. */
 void client_discard(struct client *c);
 
 /*
@@ -44,7 +45,7 @@ bool client_offer(struct client *c, const struct wire_message *m, const int *fds
 /* Whether an unasked message would go out at once. */
 bool client_keeps_up(const struct client *c);
 
-/* Its requests may come with descriptors from now on. 0 or -ENOMEM. */
+/* Lets requests of the client come with descriptors from now on. 0 or -ENOMEM. */
 int client_let_bring(struct client *c);
 
 #endif

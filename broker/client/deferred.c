@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Deferred requests. Handling a request again from the start needs no half-done state that somebody
- * else's end could pull the ground from: whatever has changed since is seen like anything else.
+ * Deferred requests. As a request is handled again from the start, there is no half-done work that
+ * the end of another client could spoil: whatever has changed since is seen as by any new request.
  */
 
 #include <stdlib.h>
@@ -28,8 +28,9 @@
 /* What it costs to handle one again, in the bytes that are charged for it. */
 #define AGAIN_BYTES 512
 
-/* Who may read the configuration again, so that there is more for all, is not refused that for
- * having too much of its own. */
+/* So much more is charged to an administrator than the limit allows. One who wants to have the
+ * configuration read again, so that there is more for all, must not be refused that at the
+ * limit. */
 #define OPERATORS_BEYOND 65536
 
 struct deferred {
@@ -40,7 +41,7 @@ struct deferred {
 	const struct wait_kind *kind; /* NULL: it waits for no other client */
 	struct event *timer;          /* NULL: it has no time limit */
 	struct charge charge;
-	uint64_t since_ms; /* of the time that it may wait for others */
+	uint64_t since_ms; /* when the time began that it may wait for others */
 	uint64_t deferred_ms;
 	bool for_agent;
 	struct timed_request request;
@@ -55,7 +56,8 @@ static void put_in(struct deferred *p, struct deferred_list *list)
 	LIST_INSERT_HEAD(&p->client->requests.deferred, p, of_client);
 }
 
-/* Its packet is copied, and nothing paid for. NULL: answered, as there is no memory. */
+/* Copies the request's packet, and charges nothing yet. NULL: there is no memory, and the request
+ * is answered. */
 static struct deferred *deferred_new(struct request *r)
 {
 	struct broker *b = r->broker;
@@ -76,7 +78,7 @@ static struct deferred *deferred_new(struct request *r)
 	return p;
 }
 
-/* It is in no list. */
+/* Frees one that is in no list. */
 static void deferred_free(struct deferred *p)
 {
 	if (p->timer)
@@ -179,13 +181,13 @@ static void take_out(struct deferred *p)
 		p->kind->left(b, list);
 }
 
-/* The time that a request takes is counted, but not what it waits for other clients. */
+/* The time until a request is answered is counted, but not if it waits for other clients. */
 static struct timed_request timed(const struct deferred *p)
 {
 	return p->kind ? (struct timed_request){.serial = 0} : p->request;
 }
 
-/* What an agent takes is not of the time that it may wait for others. */
+/* Since when it has waited for others. The time that an agent takes is not part of that. */
 static uint64_t since(const struct deferred *p)
 {
 	return p->since_ms + (p->for_agent ? clock_ms() - p->deferred_ms : 0);
@@ -234,7 +236,7 @@ static void wake_rest_later(struct broker *b)
 {
 	static const struct timeval at_once = {0, 0};
 
-	/* a timer, not an active event: the loop looks at its sockets first */
+	/* a timer and not an active event, so that the loop looks at its sockets first */
 	if (!TAILQ_EMPTY(&b->clients->woken))
 		broker_set_timer(b, b->clients->waker, &at_once);
 }

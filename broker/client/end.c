@@ -46,7 +46,8 @@ static const struct timeval at_once = {0, 0};
 static const struct timeval later = {0, 50 * 1000};
 static const struct timeval dying = {1, 0};
 
-/* Some of what it holds ends with its connection; the log has all of it. */
+/* Ends the connection. The log is to name all that the client held, so that is kept before: some of
+ * it ends with the connection. */
 static void close_connection(struct client *c)
 {
 	if (c->connection)
@@ -84,7 +85,7 @@ void client_free(struct client *c)
 	free(c);
 }
 
-/* One ending client, within the budget; true when it is gone. */
+/* Takes an ending client apart, as far as the budget goes. True when it is gone. */
 static bool take_apart(struct client *c, int *budget)
 {
 	struct wire_message done = {.type = WIRE_DONE, .serial = c->requests.goodbye};
@@ -128,7 +129,7 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 		budget -= STUCK_COST;
 		stuck = stuck ? stuck : c;
 	}
-	/* a timer, not an active event: the loop looks at its sockets first */
+	/* a timer and not an active event, so that the loop looks at its sockets first */
 	if (!TAILQ_EMPTY(&b->clients->ending))
 		broker_set_timer(b, b->clients->reaper, gets_on ? &at_once : &later);
 }
@@ -139,7 +140,7 @@ void client_end_again(struct client *c)
 	broker_set_timer(c->broker, c->broker->clients->reaper, &at_once);
 }
 
-/* Nobody can touch its memory any more. */
+/* Begins to end the client, as nobody can touch its memory any more. */
 static void start_ending(struct client *c)
 {
 	if (c->state == CLIENT_ENDING)
@@ -194,8 +195,9 @@ static void outlive_connection(struct client *c)
 	broker_set_timer(c->broker, c->timer, &dying);
 }
 
-/* A dying process hangs up before it is dead, some time before if a driver takes its work down:
- * what it holds is told when it is dead. One that does not die by then is told of. */
+/* A dying process hangs up before it is dead, and long before if a driver has to take its work down
+ * first. The log says what it holds when it is dead. A process that is not dying by now is logged
+ * as quarantined. */
 static void tell_of_quarantine(struct client *c)
 {
 	struct log_client who = client_in_log(c);
@@ -260,7 +262,8 @@ void client_hang_up(struct client *c, int error, const char *why)
 		connection_farewell(c->socket, error, why);
 	}
 	close_connection(c);
-	/* the rest from the loop: whoever is sending to this client may be walking its lists */
+	/* the loop does the rest, as a function that is sending to this client may be going through
+	 * its lists */
 	if (c->state < CLIENT_QUARANTINED)
 		client_outlive_connection_soon(c);
 }
@@ -284,7 +287,7 @@ void client_lose(struct client *c, int error)
 	struct log_client who = client_in_log(c);
 	char why[128];
 
-	/* what ends with the peer is not worth a line */
+	/* a connection that the peer has ended is not worth a line */
 	if (c->connection && error != -EPIPE && error != -ECONNRESET) {
 		snprintf(why, sizeof(why), "the broker cannot go on with this connection: %s",
 			 strerror(-error));

@@ -22,11 +22,11 @@ struct event;
 
 /*
  * A packet on its way. It is a record until it has gone out: if the broker dies meanwhile, the next
- * one sends it. So it may go out twice, and has a number at its end, by which a client tells.
+ * one sends it. So it may go out twice; the client sees that by the number at its end.
  */
 struct queued {
-	TAILQ_ENTRY(queued) link; /* of its connection */
-	TAILQ_ENTRY(queued) news; /* of the broker, until it counts */
+	TAILQ_ENTRY(queued) link; /* in the queue of its connection */
+	TAILQ_ENTRY(queued) news; /* in the broker's list, until it counts */
 	struct connection *connection;
 	bool is_news;
 	bool is_spare;
@@ -39,17 +39,18 @@ struct queued {
 	unsigned char data[];
 };
 
-#define RETRY_MS 2 /* at first; then later and later */
+#define RETRY_MS 2 /* at first; after each failure it is twice as long */
 
 struct connection {
 	struct broker *broker;
-	struct account *account; /* as long as the client has it; then a reference */
+	struct account *account; /* the client's; once that is gone, a reference */
 	struct client *client;   /* NULL: it has ended */
 	int socket;
 	struct closing *closing; /* NULL: no descriptor can come in */
-	bool refuses_fds;        /* with @closing: those that are in the socket are the last */
-	struct turn turn;        /* to read; to write, while something waits to go out */
-	/* Descriptors could not be sent; the socket may be writable all along. */
+	bool refuses_fds; /* with @closing: descriptors that are in the socket are the last */
+	struct turn turn; /* a turn to read, or to write while something waits to go out */
+	/* Tries again after descriptors could not be sent, as the socket may be writable all
+	 * along. */
 	struct event *retry;
 	TAILQ_HEAD(, queued) queue;
 	/* some of the queue did not go out, because of the socket or of its peer */
@@ -57,26 +58,26 @@ struct connection {
 	uint64_t n_sent; /* packets */
 	/* at most so many: those sent since the peer was last seen to have read all */
 	size_t fds_in_flight;
-	TAILQ_ENTRY(connection) in_flight; /* in the broker, while there are any */
+	TAILQ_ENTRY(connection) in_flight; /* in the broker's list, while some are in flight */
 	int retry_ms;
-	struct charge charge, charge_socket; /* once the client no longer has them */
+	struct charge charge, charge_socket; /* what it is charged for once the client is gone */
 };
 
-/* connection.c: the end of one whose peer has received all that it was sent. */
+/* connection.c: frees a connection whose peer has received all that it was sent. */
 void connection_let_go(struct connection *c);
 
 /* queue.c */
-/* To be sent when what was said counts. 0 or -ENOMEM. */
+/* Queues a packet, to be sent when what was said counts. 0 or -ENOMEM. */
 int connection_enqueue(struct connection *c, const void *data, size_t size, const int *fds,
 		       size_t n_fds);
 void queued_free(struct connection *c, struct queued *q);
-/* The journal says what it is now. */
+/* Tells the journal what the packet is now. */
 void queued_note(struct queued *q);
 struct queued *queued_spare_new(void); /* NULL without memory */
-/* What cannot go out now has to be paid for, and keeps what its descriptors are of. 0 or negative
- * errno. */
+/* Has a packet wait that cannot go out now: charges the client for it, and duplicates its
+ * descriptors, so that what they are of stays. 0 or negative errno. */
 int queued_let_wait(struct connection *c, struct queued *q);
-/* What waits to go out will not. */
+/* Sends of the queue what the socket takes now, and drops the rest. */
 void connection_drop_queue(struct connection *c);
 
 /* sending.c */
@@ -85,9 +86,10 @@ void connection_flush(struct connection *c);
 /* Stops reading from the client for a moment. */
 void connection_pause(struct connection *c);
 void connection_on_retry(evutil_socket_t fd, short what, void *data);
-/* The peer has received all descriptors; or nobody counts them any more. */
+/* Stops counting the descriptors in flight, as the peer has received them all, or as the broker
+ * ends. */
 void connection_received_all(struct connection *c);
-/* It has ended, and is let go when the peer has received all that it was sent. */
+/* Frees a connection that has ended, as soon as the peer has received all that it was sent. */
 void connection_wait_until_received(struct connection *c);
 
 #endif

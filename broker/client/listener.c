@@ -73,7 +73,8 @@ static int lock(const char *path, int *out)
 	return 0;
 }
 
-/* With the lock held nobody of ours listens there; somebody else may. */
+/* Removes the socket of a broker that is gone. As the lock is held, no broker listens there, but
+ * another program may. */
 static int remove_stale(const char *path, const struct sockaddr_un *address)
 {
 	_cleanup_fd_ int probe = -1;
@@ -83,7 +84,7 @@ static int remove_stale(const char *path, const struct sockaddr_un *address)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -EEXIST;
-	/* whoever has no room for one more listens all the same: not waited for */
+	/* not waited for: a program that has no room for one more listens all the same */
 	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (probe < 0)
 		return -errno;
@@ -96,8 +97,8 @@ static int remove_stale(const char *path, const struct sockaddr_un *address)
 	return unlink(path) < 0 ? -errno : 0;
 }
 
-/* A socket in the file system gets the mode that the descriptor has, less the umask. To change it
- * by its path afterwards would be to change whatever somebody has put there meanwhile. */
+/* A socket in the file system gets the mode that the descriptor has, less the umask. To change the
+ * mode by the path afterwards would change whatever somebody has put there meanwhile. */
 static int bind_with_mode(int fd, const struct sockaddr_un *address, mode_t mode)
 {
 	mode_t before;
@@ -178,7 +179,8 @@ static void on_back_off(evutil_socket_t fd, short what, void *data)
 	listener_resume(data);
 }
 
-/* No descriptor for a client: tell one, and leave the others in the backlog for a while. */
+/* There is no descriptor for a client: tells one client so, and leaves the others in the backlog
+ * for a while. */
 static void refuse_one(struct listener *l)
 {
 	char why[128], line[160];
@@ -203,8 +205,8 @@ static void refuse_one(struct listener *l)
 	back_off(l);
 }
 
-/* Not without what it takes to close who comes, nor while so many are being closed that there would
- * be no descriptors for others. */
+/* Whether a client may be accepted: only if there is what it takes to close its socket, and not
+ * while so many are being closed that there would be no descriptors for others. */
 static bool is_ready(struct listener *l)
 {
 	if (!l->closing)
@@ -243,7 +245,7 @@ static void stop_listening(struct listener *l)
 	user_turns_deinit(&l->turns);
 	if (l->back_off)
 		event_free(l->back_off);
-	/* some may have come, and said something, whom nobody has accepted */
+	/* clients that nobody has accepted may have sent something */
 	if (l->closing && !packet_is_without_fds(l->socket)) {
 		closing_start_kept(l->closing, l->socket);
 	} else {
@@ -275,7 +277,7 @@ int listener_new(struct broker *b, int socket, struct listener **out)
 		*out = l;
 		return 0;
 	}
-	/* a broker that comes after another one leaves it to the next */
+	/* a broker that comes after another one leaves the path to the next */
 	if (b->made_socket && b->generation == 1)
 		listener_remove(socket);
 	if (l)

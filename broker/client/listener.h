@@ -15,19 +15,19 @@ struct listener;
  */
 int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size_t error_size);
 
-/* From now on the kernel names this process to who asks whose a connection of it is (SO_PEERCRED):
- * a broker that hangs can be told by that. */
+/* Has the kernel name this process, from now on, to a client that wants to know who serves its
+ * connection (SO_PEERCRED). So it can be told which broker hangs. */
 void listener_name_self(int socket);
 
 /* Accepts clients from a listening socket, which it takes over. 0 or negative errno. */
 int listener_new(struct broker *b, int socket, struct listener **out);
-/* Listens, whether or not it is backing off. */
+/* Listens again, even if it is backing off. */
 void listener_resume(struct listener *l);
-/* NULL is fine. If this service has made the socket, nobody finds it any more: listener_remove().
- */
+/* Stops listening; NULL is fine. If a broker has made the socket, and not the system, nobody finds
+ * it any more: see listener_remove(). */
 void listener_free(struct listener *l);
-/* Its path, of a socket that there is no listener for. The lock of listener_bind() is still held,
- * so nobody can have put another one there. */
+/* Removes the path of a socket that has no listener. The lock of listener_bind() is still held, so
+ * nobody can have put another socket there. */
 void listener_remove(int socket);
 
 #endif

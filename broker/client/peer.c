@@ -5,9 +5,9 @@
  * memory could never be taken back.
  *
  * In a user namespace that has numbers for some users only, the kernel shows all others as one, the
- * overflow uid. Who would be one account, with one another's names and pools, is told so and
- * refused; a group that is the overflow gid is nobody's. In a namespace that has all numbers (the
- * first one, to begin with) that is a user like any other.
+ * overflow uid. They would be one account and have one another's names and pools, so they are
+ * refused, and told why; a group that is the overflow gid is nobody's. In a namespace that has all
+ * numbers (the first one, to begin with) that is a user like any other.
  */
 
 #include <errno.h>
@@ -31,7 +31,7 @@
 /* ------------------------------------------------------------------------------------------- */
 /* User namespaces                                                                             */
 
-#define NO_ID ((id_t)-1) /* which is nobody's */
+#define NO_ID ((id_t)-1) /* the number of nobody */
 
 /* The number that the kernel shows for those that have none here; NO_ID where all have one.
  * Without /proc to tell, it is taken to be a namespace of few. */
@@ -77,8 +77,8 @@ bool peer_all_have_numbers(void)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Before SO_PEERPIDFD the number has to be trusted. The socket not being hung up afterwards means
- * that the process was still there when its number was looked up. */
+/* Without SO_PEERPIDFD the number has to be trusted. If the socket is not hung up afterwards, the
+ * process was still there when its number was looked up. */
 static int open_pidfd(int socket, pid_t pid)
 {
 	struct pollfd hup = {.fd = socket};

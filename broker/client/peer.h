@@ -16,13 +16,13 @@ struct peer {
 	int pidfd; /* readable once the process is dead */
 };
 
-/* 0 or negative errno: -ESRCH when the process is gone or cannot be named from here, -EOVERFLOW
- * when the broker's user namespace has no number for its user. */
+/* Finds out who the peer is. 0 or negative errno: -ESRCH when the process is gone or cannot be
+ * named from here, -EOVERFLOW when the broker's user namespace has no number for its user. */
 int peer_identify(int socket, struct peer *out);
 /* Finds out again the groups, at least, of a peer that was identified before. */
 int peer_identify_again(int socket, struct peer *out);
 void peer_deinit(struct peer *p);
-/* Bytes that it takes, of a process with many groups a lot. */
+/* How many bytes its groups take, which are many if the process has many groups. */
 static inline uint64_t peer_size(const struct peer *p)
 {
 	return p->n_groups * sizeof(gid_t);

@@ -126,7 +126,8 @@ struct queued *queued_spare_new(void)
 	return malloc(sizeof(struct queued) + WIRE_PACKET_MAX + WIRE_NUMBER_SIZE);
 }
 
-/* Without memory one packet at a time is still said: the others' connections fail. */
+/* Without memory the spare still serves for one packet at a time; a connection that needs another
+ * one meanwhile fails. */
 static struct queued *queued_new(struct clients *all, size_t size)
 {
 	struct queued *q = malloc(sizeof(*q) + size);
@@ -204,7 +205,7 @@ static int queued_attach(struct broker *b, void *object)
 	struct client *c = clients_find(b->clients, q->client);
 	struct connection *connection = c ? c->connection : NULL;
 
-	/* descriptors of its own, as what they were of may be gone by now */
+	/* the packet gets descriptors of its own, as what they were of may be gone by now */
 	if (connection && own_fds(&q->fds) == 0) {
 		q->waits = true;
 		pay(c, q);
@@ -214,9 +215,10 @@ static int queued_attach(struct broker *b, void *object)
 	}
 	journal_drop(b->journal, &q->record);
 	free(q);
-	/* one of which a descriptor is gone cannot go on: what it holds is its own until it ends */
+	/* a client that is to get a descriptor that is gone cannot go on; what it holds stays its
+	 * own until it ends */
 	if (connection) {
-		connection->waits = true; /* it is sent nothing of that again */
+		connection->waits = true; /* so that nothing of its queue is sent again */
 		client_hang_up(c, 0, NULL);
 	}
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The records of clients. A client has one from READY on: who has not come so far connects again
- * when the broker has died.
+ * The records of clients. A client has one from READY on: a process that has not come so far
+ * connects again when the broker has died.
  */
 
 #include <errno.h>
@@ -89,7 +89,7 @@ bool payer_charge(struct charge *charge, enum limit_kind resource, uint64_t amou
 /* ------------------------------------------------------------------------------------------- */
 /* Clients                                                                                     */
 
-/* Beside its state. */
+/* This flag is in the same member of the record as the state. */
 #define CLIENT_FORFEITS (1u << 31)
 
 static void client_fields(struct record *r, void *object)
@@ -142,7 +142,7 @@ static int go_on(struct client *c)
 	if (!c->timer)
 		return -ENOMEM;
 	if (c->socket >= 0) {
-		/* it may refuse descriptors since one came */
+		/* the socket may refuse descriptors, but only since one came */
 		if (c->brings || !packet_refuses_fds(c->socket) ||
 		    packet_peek_fds(c->socket) != -EAGAIN) {
 			closing = closing_new(b->clients->closer);
@@ -163,7 +163,7 @@ static int go_on(struct client *c)
 	return r;
 }
 
-/* Its connection is there until it ends or is quarantined. */
+/* Whether a client may be what the record says. */
 static bool is_client(const struct broker *b, const struct client *c)
 {
 	return c->id > 0 && c->id <= b->clients->last_id && !clients_find(b->clients, c->id) &&
@@ -183,7 +183,7 @@ static int client_attach(struct broker *b, void *object)
 	r = b->clients->rooms->begin(c);
 	if (r == 0)
 		r = clients_add_at(b->clients, c, c->slot);
-	/* its groups, as the kernel remembers them */
+	/* its groups are not in the record, as the kernel remembers them */
 	if (r == 0 && c->socket >= 0 && peer_identify_again(c->socket, &c->peer) < 0)
 		r = -EBADMSG;
 	if (r == 0)
@@ -218,7 +218,7 @@ int clients_restore(struct broker *b)
 
 /* A request as its record has it; else only the record's number is kept of it. */
 struct waiting {
-	TAILQ_ENTRY(waiting) link; /* once it was read */
+	TAILQ_ENTRY(waiting) link; /* in the broker's list, once it was read */
 	uint64_t client, number, since_ms;
 	uint32_t serial, record;
 	char *packet;

@@ -28,14 +28,14 @@ struct unanswered {
 void client_note(struct client *c);
 void client_forget_record(struct client *c);
 
-/* The request was handled, and is not answered. The broker goes on without memory for that: then it
- * is the next broker that does not know of it. */
+/* Records a request that was handled and is not answered. Without memory for that the broker goes
+ * on all the same: then only the next broker does not know of the request. */
 void unanswered_note(struct client *c, uint32_t serial, const void *packet, size_t size);
-/* It is answered now, if it was not before. */
+/* Drops the record of a request that is answered now, if it has one. */
 void unanswered_done(struct client *c, uint32_t serial);
 void unanswered_drop(struct client *c);
 
-/* One that has an identifier and had this slot before. 0 or negative errno. */
+/* Adds a client that has an identifier, at the slot that it had before. 0 or negative errno. */
 int clients_add_at(struct clients *all, struct client *c, uint32_t slot);
 struct client *clients_find(const struct clients *all, uint64_t id); /* NULL: there is none */
 /* Members of records (broker/journal/record.h): a client, or NULL; and a descriptor that the keeper
@@ -45,20 +45,21 @@ void record_fd(struct record *r, int *fd);
 
 #define RECORD_NOBODY UINT32_MAX /* no user has this number */
 uint32_t record_user(const struct account *a);
-/* A reference; NULL: it is nobody, or there is no memory. */
+/* Returns a reference to the user's account; NULL: the user is nobody, or there is no memory. */
 struct account *account_of_record(struct broker *b, uint32_t uid);
-/* A member: whom something is charged to, or nobody. Read, it is charged with nothing before
- * payer_charge(), which is false without memory. */
+/* A member of records: whom something is charged to, or nobody. When it was read, nothing is
+ * charged yet: payer_charge() does that, and returns false if it cannot be charged. */
 void record_payer(struct record *r, struct charge *charge);
 bool payer_charge(struct charge *charge, enum limit_kind resource, uint64_t amount);
 
-/* A broker that comes after another one. All return 0 or negative errno. */
-/* The clients, with nothing but their connections and pages. */
+/* What a broker restores that comes after another one. All return 0 or negative errno. */
+/* Restores the clients, with nothing but their connections and pages. */
 int clients_restore(struct broker *b);
-/* When all that they have is there: what was said to them and did not go out, or may not have. */
+/* Called when all that they have is there: restores what was said to them and did not go out, or
+ * may not have gone out. */
 int outgoing_restore(struct broker *b);
-/* What they have asked, which is handled once what is committed from then on may be of another
- * layout (broker/journal/record.h). */
+/* Read the requests that were not answered, and handle them. The latter comes once what is
+ * committed from then on may be of another layout (broker/journal/record.h). */
 int unanswered_restore(struct broker *b);
 int unanswered_ask_again(struct broker *b);
 

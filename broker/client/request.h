@@ -16,15 +16,16 @@ struct broker;
 struct client;
 struct deferred;
 
-/* One message of a client, being handled. */
+/* A message of a client while it is handled. */
 struct request {
 	struct broker *broker;
 	struct client *client;
 	const struct wire_message *m;
 	uint64_t deferred_ms;   /* since when it has waited for others; 0: it has not */
-	bool waits_for_agent;   /* what it is deferred for now */
-	struct deferred *again; /* that it was while it waited; NULL: it has not */
-	struct fd_list *fds; /* that came with it, and are not taken; NULL: it is handled again */
+	bool waits_for_agent;   /* it is being deferred until an agent has done something */
+	struct deferred *again; /* what it was while it waited; NULL: it has not waited */
+	/* descriptors that came with it and are not taken; NULL: it is handled again */
+	struct fd_list *fds;
 };
 
 /*
@@ -39,10 +40,10 @@ void request_fail(struct request *r, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void request_fail_with(struct request *r, const struct failure *failure);
 void request_fail_memory(struct request *r);
-/* The client's user has reached a limit, as account_refuse(). */
+/* Answers that the client's user has reached a limit, in the words of account_refuse(). */
 void request_fail_quota(struct request *r, enum limit_kind resource, const char *also);
 
-/* Without a request at hand: an answer given later. */
+/* Answers a request with an error when its struct request is no longer there. */
 void request_reply_error(struct client *client, enum wire_type request, uint32_t serial, int error,
 			 const char *detail);
 
@@ -55,27 +56,26 @@ void request_reply_error(struct client *client, enum wire_type request, uint32_t
 WIRE_MESSAGES(DECLARE_HANDLER)
 #undef DECLARE_HANDLER
 
-/* Whether it may do what only administrators may. */
+/* Whether the client may do what only administrators may. */
 bool request_may_operate(const struct client *c);
 
-/* Shared by handlers: each answers the request and returns false when it cannot be. */
+/* Whether this can be a name. If not, the request is answered with an error. */
 bool request_name(struct request *r, const struct wire_bytes *name);
-/* Whether this user may publish something of that name (RIGHT_PUBLISH) or make it (RIGHT_CREATE),
- * and the answer when not: "may not @what". */
+/* Whether this user may publish something by that name (RIGHT_PUBLISH) or make a channel of that
+ * name (RIGHT_CREATE). If not, the second function gives the answer: "may not @what". */
 bool request_may_name(const struct request *r, enum access_right right,
 		      const struct wire_bytes *name);
 void request_fail_foreign_name(struct request *r, int error, const char *what,
 			       const struct wire_bytes *name);
-/* The answer to who asks for a thing that is not there, and the same for one that is not for this
- * user: SHARE_ENOENT, and nothing that would tell which of the two it is. */
+/* Answers that a thing is not there; the same when it is there, but not for this user:
+ * SHARE_ENOENT, and nothing that would tell which of the two it is. */
 void request_fail_absent(struct request *r, const char *what, const struct wire_bytes *name);
-/* It is the latter, and @why stands in the log: who is let in by mistake has to be told by
- * somebody.
- */
+/* Logs that the thing is there, and why it is not for this user: one who is kept out by mistake
+ * does not learn that from the answer. */
 void request_hide(const struct request *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Who opens something that is there asks for an option that it does not have: "depth of channel
- * 'left' is 64, not 128", and what to do about it. */
+/* Answers a client that opens something with another option than it has: "depth of channel 'left'
+ * is 64, not 128", and what to do about it. */
 void request_fail_unlike(struct request *r, const char *option, const char *what, const char *name,
 			 const char *is, const char *wanted);
 

@@ -4,10 +4,11 @@
  * What goes out on a client's socket: at once if it can, else from a queue that the client pays
  * for.
  *
- * Descriptors in flight need care: the kernel counts them against the sending user until they are
- * received, and refuses (ETOOMANYREFS) beyond RLIMIT_NOFILE, for every socket of that user: the
- * broker's, that is. So each connection may have a few unreceived ones at a time, and all of a user
- * so many (account.h); that user's messages wait beyond, and nobody else's.
+ * Descriptors in flight need care. Until they are received, the kernel counts them against the user
+ * who has sent them, here the broker's. Beyond RLIMIT_NOFILE it refuses to send more
+ * (ETOOMANYREFS), on every socket of that user. So each connection may have a few unreceived ones
+ * at a time, and all connections of one client's user so many (account.h). Beyond that the messages
+ * of that user wait, and nobody else's.
  */
 
 #include <errno.h>
@@ -34,7 +35,7 @@
 
 #define FDS_IN_FLIGHT_MAX 192
 #define RETRY_LAST_MS     64
-#define LOOKED_AT         32 /* connections of a user, at a time: has it received what it was sent? */
+#define LOOKED_AT         32 /* so many connections are looked at in one go */
 
 void connection_received_all(struct connection *c)
 {
@@ -55,7 +56,7 @@ static bool look_whether_received(struct connection *c)
 	return true;
 }
 
-/* At those that were looked at longest ago, whoever's they are. */
+/* Looks at the connections that were looked at longest ago, whoever's they are. */
 static void look_around(struct broker *b)
 {
 	struct connection *c;
@@ -71,7 +72,8 @@ static void look_around(struct broker *b)
 	}
 }
 
-/* @part: of what the user may have; 1 for what it has asked for. */
+/* Whether @n more descriptors may be sent. @most: so many may be in flight on the connection.
+ * @part: what the user may have in flight is divided by it; 1 for what the user has asked for. */
 static bool may_send_fds(struct connection *c, size_t n, size_t most, size_t part)
 {
 	const struct account *a = c->account;
@@ -88,13 +90,13 @@ static bool may_send_fds(struct connection *c, size_t n, size_t most, size_t par
 	return account_may_send_fds(a, n, part);
 }
 
-/* 0; -EAGAIN: not now; otherwise the connection has failed. */
+/* Sends a packet. 0; -EAGAIN: it cannot go out now; otherwise the connection has failed. */
 static int send_now(struct connection *c, const void *data, size_t size, const int *fds,
 		    size_t n_fds, bool *wait_for_fds)
 {
 	int r;
 
-	/* before there is something in the socket again */
+	/* this is looked at before there is something in the socket again */
 	if (c->fds_in_flight > 0)
 		look_whether_received(c);
 	*wait_for_fds = !may_send_fds(c, n_fds, FDS_IN_FLIGHT_MAX, 1);
@@ -116,7 +118,7 @@ static int send_now(struct connection *c, const void *data, size_t size, const i
 	return r;
 }
 
-/* Descriptors that go out at the next flush. */
+/* Counts the descriptors that go out at the next flush. */
 static size_t fds_to_flush(const struct connection *c)
 {
 	const struct queued *q;
@@ -127,7 +129,8 @@ static size_t fds_to_flush(const struct connection *c)
 	return n;
 }
 
-/* Nothing is read until it has gone out. 0 or -ENOMEM: the connection has failed. */
+/* Waits until the queue can go out; nothing is read before. 0, or -ENOMEM: then the connection has
+ * failed. */
 static int wait_to_send(struct connection *c, bool wait_for_fds)
 {
 	struct timeval delay = {0, c->retry_ms * 1000};
@@ -239,7 +242,7 @@ void connection_pause(struct connection *c)
 		client_lose(c->client, -ENOMEM);
 }
 
-/* It counts now. */
+/* Sends a packet that counts from now on, or has it wait behind others. */
 static void send_news(struct connection *c, struct queued *q)
 {
 	int r;

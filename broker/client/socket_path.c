@@ -40,7 +40,7 @@ int socket_path_default(char *out, size_t size, char *error, size_t error_size)
 	return -ENAMETOOLONG;
 }
 
-/* In which @path lies. */
+/* Puts the directory in which @path lies into @out. */
 static void directory_of(const char *path, char out[static PATH_MAX])
 {
 	const char *slash = strrchr(path, '/');
@@ -55,7 +55,7 @@ static void directory_of(const char *path, char out[static PATH_MAX])
 		snprintf(out, PATH_MAX, "%.*s", (int)(slash - path), path);
 }
 
-/* 0: this user can make something in it. */
+/* 0 if this user can make something in the directory, else negative errno. */
 static int look_at_directory(const char *path)
 {
 	struct stat st;
@@ -67,7 +67,7 @@ static int look_at_directory(const char *path)
 	return access(path, W_OK | X_OK) < 0 ? -errno : 0;
 }
 
-/* With exactly this mode, whatever the umask. */
+/* Makes a directory with exactly this mode, whatever the umask is. */
 static int make_directory(const char *path, mode_t mode)
 {
 	mode_t before = umask(0);
