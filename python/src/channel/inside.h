@@ -46,6 +46,14 @@ void message_discard(struct message *m);
 PyObject *message_or_raise(struct message *m, int r);
 /* Acknowledges the message. Returns 0, or -1 with an exception. */
 int message_ack(struct message *m, PyObject *stream);
+/* Returns false with an exception if the message was given up, or is another process's. */
+bool message_is_usable(struct message *m);
+/* Its data, also once it was given up. */
+size_t message_bytes(const struct message *m, const unsigned char **out);
+/* Reads the description at the start of the data into @t; if there is none that fits, describes all
+ * bytes. */
+void message_look(struct message *m, share_tensor *t);
+extern PyGetSetDef message_getters[];
 
 /* What is sent: an Array, several or none, and data. */
 struct outgoing {

@@ -79,7 +79,7 @@ PyObject *message_or_raise(struct message *m, int r)
 /* ------------------------------------------------------------------------------------------- */
 /* The end                                                                                     */
 
-static bool is_usable(struct message *m)
+bool message_is_usable(struct message *m)
 {
 	struct handle h = {.p = m->m.channel, .what = "message", .generation = m->generation};
 
@@ -88,8 +88,6 @@ static bool is_usable(struct message *m)
 	handle_refuse(&h);
 	return false;
 }
-
-static void look(struct message *m, share_tensor *t);
 
 /* The program may read the data of a message that it has given up. Returns false with an exception,
  * and then the message must not be given up. */
@@ -108,7 +106,7 @@ static bool keep_data(struct message *m)
 	return true;
 }
 
-static size_t bytes_of(const struct message *m, const unsigned char **out)
+size_t message_bytes(const struct message *m, const unsigned char **out)
 {
 	*out = m->n_kept >= 0 ? m->kept : m->m.data;
 	return m->n_kept >= 0 ? (size_t)m->n_kept : m->m.data_size;
@@ -134,7 +132,7 @@ static void settle_array(struct message *m)
 	uint32_t n = m->n_rest;
 
 	if (m->header < 0 && m->m.channel)
-		look(m, &t);
+		message_look(m, &t);
 	m->array = NULL;
 	m->rest = NULL;
 	m->n_rest = 0;
@@ -204,7 +202,7 @@ static int give_up(struct message *m, PyObject *given, int (*how)(struct message
 	struct stream stream;
 	bool good, on_gpu;
 
-	if (!is_usable(m))
+	if (!message_is_usable(m))
 		return -1;
 	if (m->users > 0) {
 		PyErr_SetString(PyExc_ValueError, "the message is being answered");
@@ -287,7 +285,7 @@ static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	share_outgoing raw;
 	int r;
 
-	if (!args_spread(&s, args, n, names, given) || !is_usable(m))
+	if (!args_spread(&s, args, n, names, given) || !message_is_usable(m))
 		return NULL;
 	if (!m->is_request || m->users > 0) {
 		PyErr_SetString(PyExc_ValueError,
@@ -324,7 +322,7 @@ static PyObject *status(PyObject *o, PyObject *ignored)
 	struct message *m = (struct message *)o;
 
 	(void)ignored;
-	if (!is_usable(m))
+	if (!message_is_usable(m))
 		return NULL;
 	return none_or_raise(share_request_status(&m->m));
 }
@@ -337,7 +335,7 @@ static PyObject *status(PyObject *o, PyObject *ignored)
 static bool look_several(const struct message *m, struct several *s)
 {
 	const unsigned char *bytes;
-	size_t size = bytes_of(m, &bytes);
+	size_t size = message_bytes(m, &bytes);
 
 	return m->of->buffers > 1 && (m->m.n_buffers > 0 || m->m.error != 0) &&
 	       several_begin(s, bytes, size) && (m->m.n_buffers == 0 || s->n == m->m.n_buffers);
@@ -347,7 +345,7 @@ static bool look_several(const struct message *m, struct several *s)
 static size_t extent_several(const struct message *m, struct several s)
 {
 	const unsigned char *bytes;
-	size_t size = bytes_of(m, &bytes), n;
+	size_t size = message_bytes(m, &bytes), n;
 	share_tensor t;
 	const char *name;
 	uint64_t extent;
@@ -359,13 +357,11 @@ static size_t extent_several(const struct message *m, struct several s)
 	return size - s.left;
 }
 
-/* Reads the description at the start of the data into @t; if there is none that fits, describes all
- * bytes. */
-static void look(struct message *m, share_tensor *t)
+void message_look(struct message *m, share_tensor *t)
 {
 	share_buffer *b = m->m.buffer;
 	const unsigned char *bytes;
-	size_t size = bytes_of(m, &bytes), several;
+	size_t size = message_bytes(m, &bytes), several;
 	struct several s;
 	const char *name;
 	uint64_t extent;
@@ -440,13 +436,13 @@ static PyObject *get_array(PyObject *o, void *ignored)
 	(void)ignored;
 	if (m->array)
 		return Py_NewRef((PyObject *)m->array);
-	if (!is_usable(m))
+	if (!message_is_usable(m))
 		return NULL;
 	if (m->users > 0) /* another thread is acknowledging it */
 		return raise_closed("message");
 	if (!m->m.buffer)
 		Py_RETURN_NONE;
-	look(m, &t);
+	message_look(m, &t);
 	m->array = array_of_message(m, m->m.buffer, &t);
 	return Py_XNewRef((PyObject *)m->array);
 }
@@ -522,7 +518,7 @@ static PyObject *get_arrays(PyObject *o, void *ignored)
 	PyObject *first, *all;
 	bool good;
 
-	if (!is_usable(m))
+	if (!message_is_usable(m))
 		return NULL;
 	if (look_several(m, &s) && extent_several(m, s) > 0)
 		described = &at;
@@ -550,8 +546,8 @@ static Py_ssize_t data_of(struct message *m, const char **out)
 	size_t size;
 
 	if (m->header < 0)
-		look(m, &t);
-	size = bytes_of(m, &bytes);
+		message_look(m, &t);
+	size = message_bytes(m, &bytes);
 	*out = (const char *)bytes + m->header;
 	return (Py_ssize_t)size - m->header;
 }
@@ -606,6 +602,25 @@ static PyObject *get_closed(PyObject *o, void *ignored)
 	return PyBool_FromLong(!m->m.channel || m->done);
 }
 
+PyGetSetDef message_getters[] = {
+    {"array", get_array, NULL,
+     "The memory, as its sender described it, of several the first; None: it has none.", NULL},
+    {"arrays", get_arrays, NULL,
+     "All memory, a list or a dict, as it was sent; [array], or [], where it was no such.", NULL},
+    {"meta", get_meta, NULL, "What was sent as meta; None: nothing. ValueError: it is no JSON.",
+     NULL},
+    {"data", get_data, NULL, "The bytes that were sent as data, or as JSON.", NULL},
+    {"number", get_number, NULL, "Of its producer's messages, from 0.", (void *)(intptr_t)'n'},
+    {"lost", get_number, NULL, "So many of that producer's were dropped right before it.",
+     (void *)(intptr_t)'l'},
+    {"producer", get_number, NULL, "Tells producers apart; never used again.",
+     (void *)(intptr_t)'p'},
+    {"deliveries", get_number, NULL,
+     "1; more when it was had before, by who died, left or rejected it.", (void *)(intptr_t)'d'},
+    {"closed", get_closed, NULL, "Whether it was acknowledged or rejected.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 bool message_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
@@ -619,33 +634,11 @@ bool message_ready(PyObject *module)
 	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct message, weak), READONLY, NULL},
 	    {NULL, 0, 0, 0, NULL},
 	};
-	static PyGetSetDef getters[] = {
-	    {"array", get_array, NULL,
-	     "The memory, as its sender described it, of several the first; None: it has none.",
-	     NULL},
-	    {"arrays", get_arrays, NULL,
-	     "All memory, a list or a dict, as it was sent; [array], or [], where it was no such.",
-	     NULL},
-	    {"meta", get_meta, NULL,
-	     "What was sent as meta; None: nothing. ValueError: it is no JSON.", NULL},
-	    {"data", get_data, NULL, "The bytes that were sent as data, or as JSON.", NULL},
-	    {"number", get_number, NULL, "Of its producer's messages, from 0.",
-	     (void *)(intptr_t)'n'},
-	    {"lost", get_number, NULL, "So many of that producer's were dropped right before it.",
-	     (void *)(intptr_t)'l'},
-	    {"producer", get_number, NULL, "Tells producers apart; never used again.",
-	     (void *)(intptr_t)'p'},
-	    {"deliveries", get_number, NULL,
-	     "1; more when it was had before, by who died, left or rejected it.",
-	     (void *)(intptr_t)'d'},
-	    {"closed", get_closed, NULL, "Whether it was acknowledged or rejected.", NULL},
-	    {NULL, NULL, NULL, NULL, NULL},
-	};
 
 	core.message =
 	    TYPE(module, NULL, "Message", struct message, Py_TPFLAGS_DISALLOW_INSTANTIATION,
 		 DOC("A message, received: a loan until it is acknowledged."),
 		 SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods}, {Py_tp_members, members},
-		 {Py_tp_getset, getters});
+		 {Py_tp_getset, message_getters});
 	return core.message != NULL;
 }
