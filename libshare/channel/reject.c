@@ -9,6 +9,7 @@
 
 #include "base/mutation.h"
 #include "libshare/buffer/segment.h"
+#include "libshare/buffer/uses.h"
 #include "libshare/channel/inside.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
@@ -44,12 +45,33 @@ static int check_reject(share_channel *ch, const share_message *m)
 				   "library, which would take it for acknowledged");
 }
 
+/* Other threads may let go of what the program keeps, and note their work, meanwhile. */
+static int order_uses(share_buffer *handle, void *work)
+{
+	struct loans_work *w = work;
+	struct ordering o = {.timeout_ms = -1, .dead_is_done = true};
+	struct fences users = {.n = 0};
+	share_buffer *b = buffer_of(handle);
+	int r;
+
+	if (loan_is_plain(handle))
+		return loan_order_uses(handle, work);
+	w->first = w->first ? w->first : b;
+	r = uses_hold(b, &users);
+	o.fences = users.all;
+	o.n = users.n;
+	if (r == 0 && users.n > 0)
+		r = stream_wait(b->client, b->mapping, w->stream, &o);
+	fences_deinit(b->client, &users);
+	return r;
+}
+
 /* Whoever gets the message next may use the memory at once. */
 static int wait_for_work(share_channel *ch, share_message *m, void *stream)
 {
 	struct loans_work w = {stream, NULL};
 	bool fatal = false;
-	int r = messages_visit(ch, m, 1, loan_order_uses, &w);
+	int r = messages_visit(ch, m, 1, order_uses, &w);
 
 	if (!w.first || MUTATION(reject_at_once))
 		return 0;
@@ -75,6 +97,9 @@ static int reject_taken(share_channel *ch, share_message *m, void *stream)
 		return r;
 	channel_hold(ch);
 	failed = message_let_go_of_kept(m, stream, true);
+	/* what another thread has let go of since is the message's alone, with work noted of it */
+	if (failed == 0)
+		failed = wait_for_work(ch, m, stream);
 	if (failed != SHARE_EINVAL && failed != SHARE_ENOTSUP) {
 		receiver = receiver_lock(ch);
 		r = receiver_give_up(receiver, m, NULL);

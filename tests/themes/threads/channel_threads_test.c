@@ -213,6 +213,51 @@ static void a_kept_handle_is_let_go_of_while_its_message_is_acknowledged(void)
 	stop();
 }
 
+/* The same when it is rejected, for which work that is noted of the handle is waited for. */
+static void part_again(void *data, unsigned index)
+{
+	uint32_t state = 7;
+
+	(void)data;
+	for (unsigned i = 0; i < steps(300); i++) {
+		if (index == 0) {
+			send_marked(0, i);
+			check_ok(share_recv(traffic.c, -1, NULL, &parting.message));
+			parting.kept = share_retain(parting.message.buffer);
+		}
+		pthread_barrier_wait(&parting.ready);
+		if (index == 0) {
+			check_ok(share_reject(&parting.message, NULL));
+			check_ok(share_recv(traffic.c, -1, NULL, &parting.message));
+			check_ok(share_ack(&parting.message, NULL));
+		} else {
+			for (volatile uint32_t k = dice(&state, 40000); k > 0; k--)
+				;
+			check_ok(share_release(parting.kept, parting.stream));
+		}
+		pthread_barrier_wait(&parting.ready);
+	}
+}
+
+static void a_kept_handle_is_let_go_of_while_its_message_is_rejected(void)
+{
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+
+	start();
+	traffic.messages = steps(300);
+	o.mode = SHARE_QUEUE;
+	pthread_barrier_init(&parting.ready, NULL, 2);
+	check_ok(share_host_stream_create(second, &parting.stream));
+	traffic.p = open_channel(client, SHARE_PRODUCER, &o);
+	traffic.c = open_channel(second, SHARE_CONSUMER, &o);
+	together(2, part_again, NULL);
+	share_channel_close(traffic.c);
+	share_channel_close(traffic.p);
+	share_host_stream_destroy(parting.stream);
+	pthread_barrier_destroy(&parting.ready);
+	stop();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct thread_test tests[] = {
@@ -220,6 +265,7 @@ int main(int argc, char **argv)
 	    TEST(consumers_come_and_go),
 	    TEST(producers_come_and_go),
 	    TEST(a_kept_handle_is_let_go_of_while_its_message_is_acknowledged),
+	    TEST(a_kept_handle_is_let_go_of_while_its_message_is_rejected),
 	};
 
 	return threads_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
