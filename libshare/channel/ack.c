@@ -232,6 +232,21 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 	return 0;
 }
 
+/* Each is let go of, whatever a broken device says of those before: what the program keeps of a
+ * message must not end with it. */
+static int let_go_of_all_kept(share_message *messages, size_t n, void *stream)
+{
+	int r, failed = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		r = message_let_go_of_kept(&messages[i], stream, false);
+		if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
+			return r;
+		failed = failed ? failed : r;
+	}
+	return failed;
+}
+
 static int ack_all(share_channel *ch, share_message *messages, size_t n, void *stream)
 {
 	int r = 0, failed = 0;
@@ -246,8 +261,7 @@ static int ack_all(share_channel *ch, share_message *messages, size_t n, void *s
 			return r;
 	}
 	channel_hold(ch);
-	for (size_t i = 0; r == 0 && i < n; i++)
-		r = message_let_go_of_kept(&messages[i], stream, false);
+	r = let_go_of_all_kept(messages, n, stream);
 	if (r != SHARE_EINVAL && r != SHARE_ENOTSUP) {
 		int later = ack_loans(ch, messages, n, stream, &failed);
 

@@ -41,9 +41,9 @@ static void make_own(share_message *m, struct channel_data *d, uint32_t i, bool 
 int message_let_go_of_kept(share_message *m, void *stream, bool rejected)
 {
 	struct channel_data *d = message_further(m);
-	int r = 0;
+	int r, failed = 0; /* of a device that is broken, and whose work is over */
 
-	for (uint32_t i = d ? d->n_further + 1 : 1; r == 0 && i-- > 0;) {
+	for (uint32_t i = d ? d->n_further + 1 : 1; i-- > 0;) {
 		share_buffer *handle = i == 0 ? m->buffer : d->handles[i];
 		bool loan, kept;
 
@@ -58,6 +58,7 @@ int message_let_go_of_kept(share_message *m, void *stream, bool rejected)
 		if (kept)
 			return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
 		make_own(m, d, i, loan);
+		failed = failed ? failed : r;
 	}
-	return r;
+	return failed;
 }

@@ -5,6 +5,7 @@
 
 #include <share/channel.h>
 
+#include "tests/support/drivers.h"
 #include "tests/themes/pools/conformance.h"
 
 TestSuite(conformance, .timeout = 120);
@@ -119,4 +120,43 @@ ConformanceTest(consumers_that_sleep_keep_no_memory_of_the_pool)
 	share_channel_close(ch);
 	share_pool_close(p);
 	share_disconnect(c);
+}
+
+/* An error of the device says that nothing runs on it any more, and everything is let go of. */
+ConformanceTest(what_is_kept_of_messages_outlives_them_on_a_broken_device)
+{
+	share_client *c = connect_as("test"), *consumer;
+	share_pool *p = conformance_pool(c, kind, OPTIONS);
+	share_channel *ch = open_channel(c, SHARE_PRODUCER), *r;
+	share_message m[2] = {SHARE_MESSAGE_INIT, SHARE_MESSAGE_INIT};
+	int broken = strcmp(kind, "host") == 0 ? SHARE_OK : SHARE_EDEVICE;
+	share_buffer *kept[2];
+
+	skip_unless_standin();
+	drivers_prepare();
+	consumer = connect_as("consumer");
+	r = open_channel(consumer, SHARE_CONSUMER);
+	for (int i = 0; i < 2; i++) {
+		share_buffer *b = allocate(p, SIZE, NULL);
+
+		check_ok(share_send(ch, b, NULL, 0, NULL));
+		check_ok(share_release(b, NULL));
+		check_ok(share_recv(r, FOREVER, NULL, &m[i]));
+		kept[i] = share_retain(m[i].buffer);
+	}
+	drivers_do(
+	    "cuStreamWriteValue64 fail 700\ncuLaunchHostFunc fail 700\n"
+	    "cuEventRecord fail 700\ncuStreamSynchronize fail 700\n");
+	check_eq(share_ack_many(m, 2, NULL), broken);
+	for (int i = 0; i < 2; i++) {
+		check(!m[i].channel);
+		check_eq(share_release(kept[i], NULL), broken);
+	}
+	drivers_do("");
+	share_channel_close(r);
+	share_channel_close(ch);
+	share_disconnect(consumer);
+	share_pool_close(p);
+	share_disconnect(c);
+	drivers_done();
 }
