@@ -62,8 +62,9 @@ void broker_set_timer(struct broker *b, struct event *timer, const struct timeva
 		event_add(b->catch_up, &soon);
 }
 
-/* Some timer could not be set, and nobody knows which. All of them only make the broker look
- * whether there is something to do, so they may come at any time. */
+/* Looks at everything that has a timer, as some timer could not be set and nobody knows which. All
+ * timers only make the broker look whether there is something to do, so they may come at any
+ * time. */
 static void on_catch_up(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
@@ -83,7 +84,8 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 		listener_resume(b->listener);
 }
 
-/* The keeper sees that the loop goes round when there is nothing to do, too. */
+/* Sets its timer again, and does nothing else: the loop goes round, which the keeper sees, even
+ * when there is nothing to do. */
 static void on_alive(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
@@ -100,9 +102,9 @@ void broker_hangs_after(struct broker *b, unsigned ms)
 	event_active(b->life->alive, EV_TIMEOUT, 0);
 }
 
-/* An eighth is for the broker itself: agents, what waits to be sent or closed. The others are
- * shared between users (broker/accounts/account.h); segments of the configuration's pools are
- * nobody's, and have half of all at most. */
+/* An eighth of the descriptors is for the broker itself: agents, and what waits to be sent or
+ * closed. Users share the others (broker/accounts/account.h). Segments of the configuration's pools
+ * are charged to nobody, and have at most half of all. */
 static void share_descriptors(struct broker *b)
 {
 	struct rlimit limit;
@@ -112,7 +114,7 @@ static void share_descriptors(struct broker *b)
 		b->n_descriptors = limit.rlim_cur;
 	b->n_own_descriptors = b->n_descriptors / 8;
 	b->clients->max_closing = b->n_descriptors / 16;
-	/* as many as those may be in flight, of all clients together: then nobody gets any */
+	/* with so many in flight, of all clients together, nobody would get any more */
 	b->clients->max_fds_ahead = FDS_AHEAD_MAX;
 	if (b->clients->max_fds_ahead > b->n_descriptors / 64)
 		b->clients->max_fds_ahead = b->n_descriptors / 64;
@@ -248,8 +250,8 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 		kept_sweep();
 	if (r < 0) {
 		log_error("cannot start: %s", strerror(-r));
-		/* half of it may be there, which nobody can take apart; nobody can do better when
-		 * it is the journal itself that cannot be trusted */
+		/* Half of the broker may be there, which nobody can take apart, so another one
+		 * tries. When the journal itself cannot be trusted, no other one can do better. */
 		if (b->journal || r != -EBADMSG)
 			let_another_one_try(keeper);
 		broker_free(b);
@@ -270,8 +272,8 @@ void broker_commit(struct broker *b)
 		journal_commit(b->journal);
 		closing = kept_waiting();
 		connections_flush(b);
-		/* what has to wait has descriptors of its own by now: a record says so before those
-		 * that it was said with are closed */
+		/* what has to wait has descriptors of its own by now: a record has to say so before
+		 * those that it was said with are closed */
 		if (closing > 0)
 			journal_commit(b->journal);
 		kept_flush(closing);
@@ -299,7 +301,7 @@ static int serve(struct broker *b)
 {
 	int r;
 
-	/* the pools of the configuration are there, whatever happens to this broker */
+	/* the pools of the configuration are there from here on, whatever happens to this broker */
 	broker_commit(b);
 	kept_serves();
 	do {
@@ -313,15 +315,16 @@ static int serve(struct broker *b)
 
 int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 {
-	/* one that was told to end before it died had given its socket up, if that was a service
-	 * manager's */
+	/* there is no socket if a broker before was told to end, and has given up the socket of a
+	 * service manager */
 	int r = listen_fd < 0 ? 0 : listener_new(b, listen_fd, &b->listener);
 
 	if (r == 0)
 		r = ending_new(b, lifeline_fd, drain_ms, &b->life->ending);
 	if (r == 0)
 		r = watch_keeper(b);
-	/* the program before may not know the layout of what is committed from here on */
+	/* the program of the broker before may not know the layout of what is committed from here
+	 * on */
 	if (r == 0 && journal_raise_layout(b->journal) && !MUTATION(way_back_stays))
 		kept_serves();
 	if (r == 0 && journal_is_old(b->journal))
@@ -371,7 +374,8 @@ void broker_free(struct broker *b)
 	if (b->life->alive)
 		event_free(b->life->alive);
 	clients_deinit(b);
-	/* if it is killed now, the next one ends as well, and finds nothing that it cannot take */
+	/* if the broker is killed now, the next one ends as well, and finds nothing that it cannot
+	 * take over */
 	if (b->journal)
 		journal_commit(b->journal);
 	kept_flush(kept_waiting());

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * From the configuration to what it is about: pools, accounts, and who may do what.
+ * Makes of the configuration what it says: pools, accounts, and who may do what.
  *
  * What is read again is taken as a whole or not at all. So all that can fail is done first, in a
  * way that can be undone: the pools are made that are new, and the lists copied that pools will
  * have. After that nothing fails any more.
  *
- * Nobody loses what they hold. Who is above a limit that is lower now gets no more until there is
- * room below it again; a pool that was removed is one that ends with its last user.
+ * Nobody loses what they hold. A user who is above a limit that is lower now gets no more until
+ * there is room below it again; a pool that was removed ends with its last user.
  */
 
 #include <errno.h>
@@ -33,7 +33,8 @@
 #include "broker/memory/records.h"
 #include "broker/names/names.h"
 
-/* The pool that the configuration means by this name; NULL: it has ended, or it is a client's. */
+/* Finds the pool that the configuration means by this name; NULL: it has ended, or it is a
+ * client's. */
 static struct pool *find(struct broker *b, const char *name)
 {
 	struct pool *p = pool_find(b, name, strlen(name));
@@ -55,7 +56,7 @@ static int make_pool(struct broker *b, const struct pool_config *from)
 	r = copy.name && (copy.device || !from->device)
 		? access_list_copy(&copy.access, &from->access)
 		: -ENOMEM;
-	/* charged to nobody, it fails for want of memory only */
+	/* a pool that is charged to nobody fails only for want of memory */
 	if (r == 0 && pool_new(b, &copy, NULL, b->life->uid, NULL, true, &p, &failure) != 0)
 		r = -ENOMEM;
 	pool_config_deinit(&copy);
@@ -63,8 +64,8 @@ static int make_pool(struct broker *b, const struct pool_config *from)
 		return r;
 	p->configured = true;
 	pool_note(p);
-	/* what it is made of is found out when somebody opens it, if that takes a driver; the host
-	 * has what it takes */
+	/* If it takes a driver to find out what memory a pool has, that is done when the pool is
+	 * opened first. Host memory needs none. */
 	if (pool_wants_host(p))
 		pool_resolve(b, p, &failure);
 	return 0;
@@ -88,8 +89,8 @@ static void forget(struct config *c, size_t i)
 	c->n_pools--;
 }
 
-/* Those that somebody has destroyed, and those that were leaving and have left, are in force no
- * more. */
+/* Removes the pools from the configuration in force that somebody has destroyed, and those that
+ * were leaving and have left. */
 static void forget_ended(struct broker *b)
 {
 	for (size_t i = b->config->n_pools; i-- > 0;) {
@@ -98,7 +99,8 @@ static void forget_ended(struct broker *b)
 	}
 }
 
-/* A client's pool is as that client has made it, whatever the file says of one of that name. */
+/* Takes those pools out of the file whose name a client's pool has: that stays as the client has
+ * made it. */
 static int set_taken_aside(struct broker *b, struct config *file, struct config_changes *out)
 {
 	char key[SHARE_NAME_MAX + sizeof("pools[\"\"]")];
@@ -133,7 +135,7 @@ static int make_new_pools(struct broker *b, const struct config *file)
 	return r;
 }
 
-/* Those with a higher identifier than @last, which nobody knows yet. */
+/* Destroys the pools with a higher identifier than @last, which nobody knows yet. */
 static void unmake_pools(struct broker *b, uint64_t last)
 {
 	struct pool *p, *next;
@@ -145,7 +147,7 @@ static void unmake_pools(struct broker *b, uint64_t last)
 	}
 }
 
-/* One for each pool of the file, in their order. NULL without memory. */
+/* Copies the list of each pool of the file, in their order. NULL without memory. */
 static struct access_list *copy_lists(const struct config *file)
 {
 	struct access_list *lists = calloc(file->n_pools + 1, sizeof(*lists));
@@ -161,7 +163,8 @@ static struct access_list *copy_lists(const struct config *file)
 	return lists;
 }
 
-/* All pools of the configuration are there, first those of the file, then those that leave. */
+/* Changes the pools to what the configuration says. All of them are there: first those of the file,
+ * then those that leave. */
 static void change_pools(struct broker *b, struct access_list *lists)
 {
 	for (size_t i = 0; i < b->config->n_pools; i++) {
@@ -237,6 +240,6 @@ int configuration_kept(const char *path, struct config **out, char *error, size_
 	if (r < 0)
 		snprintf(error, error_size, "what is kept of the configuration: %s", strerror(-r));
 	free(text);
-	fd_close(fd); /* the keeper has it, for the next one */
+	fd_close(fd); /* the keeper has its own, for the next broker */
 	return r;
 }

@@ -6,23 +6,24 @@
 
 struct broker;
 
-/* From the configuration to what it is about: when the broker starts, and when it has read its file
+/* Makes of the configuration what it says, when the broker starts and when it has read its file
  * again. */
 
 /* Makes the pools of the configuration. 0 or -ENOMEM. */
 int configure_pools(struct broker *b);
 
 /*
- * From now on it is as @file says, as far as that can change; what does and what does not is
+ * Changes the broker to what @file says, as far as that can change. What does and what does not is
  * appended to @out, which is the caller's to clear. 0, or -ENOMEM and nothing has changed. Consumes
  * @file.
  */
 int configure_again(struct broker *b, struct config *file, struct config_changes *out);
 
-/* The text of a configuration, in a memfd that is the caller's; without a file it is empty.
- * Negative errno. */
+/* Writes the text of a configuration to a memfd, which is the caller's; of a configuration without
+ * a file it is empty. Returns the memfd or negative errno. */
 int configuration_write(const struct config *c);
-/* The one in force of the broker before, as config_load(): it was read from @path then. */
+/* Loads the configuration that was in force in the broker before, as config_load() does. That
+ * broker had read it from @path. */
 int configuration_kept(const char *path, struct config **out, char *error, size_t error_size);
 
 #endif

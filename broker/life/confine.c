@@ -2,22 +2,24 @@
 
 /*
  * What a broker gives up before it serves, whoever has started it. It holds the memory of all its
- * clients and reads what each of them sends: who finds a way to make it do something else shall
- * find little to do.
+ * clients and reads what each of them sends. Whoever finds a way to make it do something else is to
+ * find little that it can do.
  *
- * - No capabilities, though it is root, nor any to be had by executing something. Who connects is
- *   told by the kernel, and memory by descriptors: it takes no rights to hand either on.
- * - Not dumpable: no other process of its user attaches to it or takes its descriptors (ptrace(2),
- *   pidfd_getfd(2)), and it leaves no core with everybody's memory in it.
- * - System calls: those of the list, and sockets of AF_UNIX. Others fail with EPERM, as in the unit
- *   of systemd, whose list is longer. A call that is younger than all of the list fails with
- * ENOSYS, as on a kernel that does not have it: then, and only then, a C library or a driver that
- * has tried what is new does with the old. The agents inherit this, so the list has what a driver
- * of a GPU asks for as well.
+ * Capabilities: it has none, though it may be root, and gets none by executing something. The
+ * kernel says who connects, and descriptors hand memory on: neither needs a capability.
  *
- * The filter is written out here, which takes no library: there is one condition beside the list,
- * and wheels would have to bring the library along. Where a sanitizer looks for leaks it attaches
- * to its own process: there the capabilities go and nothing else.
+ * Looking into it: it is not dumpable. No other process of its user attaches to it or takes its
+ * descriptors (ptrace(2), pidfd_getfd(2)), and it leaves no core with everybody's memory in it.
+ *
+ * System calls: it may make those of the list, and sockets of AF_UNIX. Others fail with EPERM, as
+ * in the unit of systemd, whose list is longer. A call that is younger than all of the list fails
+ * with ENOSYS, as on a kernel that does not have it: only then does a C library or a driver that
+ * has tried a new call go on with the old one. The agents inherit this, so the list also has what a
+ * driver of a GPU needs.
+ *
+ * The filter is written out here and takes no library: there is one condition beside the list, and
+ * wheels would have to bring the library along. A sanitizer that looks for leaks attaches to its
+ * own process; a broker with one gives up capabilities alone.
  */
 
 #include "broker/life/confine.h"
@@ -48,7 +50,7 @@ static int drop_capabilities(void)
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
 
-	/* only who has CAP_SETPCAP may, and only who has it needs to */
+	/* only a process that has CAP_SETPCAP may do this, and only that needs to */
 	for (unsigned long c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
 		prctl(PR_CAPBSET_DROP, c, 0, 0, 0);
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
@@ -59,7 +61,8 @@ static int drop_capabilities(void)
 
 #ifdef ARCHITECTURE
 
-/* What it does all the time comes first, and last what headers of an older kernel do not have. */
+/* The calls that the broker makes all the time come first; those that headers of an older kernel do
+ * not have come last. */
 #define CALL(name) SYS_##name
 static const uint16_t allowed[] = {
     CALL(recvmmsg),
@@ -68,7 +71,7 @@ static const uint16_t allowed[] = {
     CALL(sendto),
     CALL(clock_gettime),
     CALL(futex),
-#ifdef __x86_64__ /* what younger architectures do without */
+#ifdef __x86_64__ /* calls that younger architectures do without */
     CALL(epoll_wait),
     CALL(access),
     CALL(arch_prctl),
@@ -289,8 +292,8 @@ static const uint16_t allowed[] = {
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define FIELD(name) (uint32_t) offsetof(struct seccomp_data, name)
 
-/* The low half of the first argument: those who are looked at are ints, and the kernel looks at no
- * more of them. */
+/* The low half of the first argument. Where the filter looks at it, it is an int, and the kernel
+ * looks at no more of it. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FIRST_ARGUMENT FIELD(args[0])
 #else
@@ -298,8 +301,8 @@ static const uint16_t allowed[] = {
 #endif
 
 static const struct sock_filter head[] = {
-    /* another architecture has other numbers: programs of 32 bits, and (with a bit in the number,
-     * which is then above all of the list) the x32 ones */
+    /* Another architecture has other numbers. That is so for programs of 32 bits, and for the x32
+     * ones, whose numbers have a bit that puts them above all of the list. */
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, FIELD(arch)),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0),
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
@@ -315,7 +318,7 @@ static int filter_calls(void)
 {
 	struct sock_filter filter[N_OF(head) + 2 * N_OF(allowed) + 3];
 	struct sock_fprog program = {.filter = filter};
-	uint32_t youngest = 0; /* they are numbered as they came */
+	uint32_t youngest = 0; /* calls are numbered in the order in which they came */
 	size_t n = N_OF(head);
 
 	memcpy(filter, head, sizeof(head));
@@ -330,7 +333,8 @@ static int filter_calls(void)
 	filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS);
 	filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
 	program.len = (unsigned short)n;
-	/* not seccomp(2): the unit's set of system calls, as others' do, leaves that one out */
+	/* this is not seccomp(2), as the set of system calls in the unit of systemd leaves that
+	 * out */
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0 ? -errno : 0;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What ends the broker, and how it goes about that: signals, the lifeline, the end of its terminal.
+ * What ends the broker, and how that goes: signals, the lifeline, the end of its terminal.
  *
- * Names, tokens and accounts end with the broker. So who holds something is told, and gets some
- * time to finish and to let go. Whoever holds nothing loses nothing, and is not waited for; nor is
- * a process that has lost its connection already, as it cannot be told.
+ * Names, tokens and accounts end with the broker. So a client that holds something is told, and
+ * gets some time to finish and to let go. A client that holds nothing loses nothing, and is not
+ * waited for; nor is a process that has lost its connection already, as it cannot be told.
  */
 
 #include "broker/life/ending.h"
@@ -43,7 +43,8 @@ struct ending {
 	struct event *term, *interrupt, *hangup, *lifeline;
 };
 
-/* What becomes of it matters to it: it holds something, or waits until all that is released. */
+/* Whether the broker waits for the client: it holds something, or waits itself until all that is
+ * released. */
 static bool is_waited_for(const struct client *c)
 {
 	return c->connection && (c->state == CLIENT_ENDING || holdings_any(&c->holds));
@@ -58,7 +59,8 @@ static uint32_t count_waited_for(const struct broker *b)
 	return n;
 }
 
-/* When the waiting begins, and at its end, when it was in vain. */
+/* Names in the log whom the broker waits for: when the waiting begins, and at its end if it was in
+ * vain. */
 static void name_waited_for(const struct broker *b, bool in_vain)
 {
 	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
@@ -110,8 +112,9 @@ static void tell_clients(const struct broker *b, unsigned within_ms)
 	}
 }
 
-/* Who comes from now on is refused, but for operators, who may want to see who is waited for. Where
- * a service manager has made the socket, all wait there for the next broker instead. */
+/* Begins to wait for clients. Those that come from now on are refused, but for operators, who may
+ * want to see whom the broker waits for. If a service manager has made the socket, all wait there
+ * for the next broker instead. */
 static void drain(struct ending *e, unsigned limit_ms)
 {
 	struct broker *b = e->broker;
@@ -147,7 +150,7 @@ static void on_signal(evutil_socket_t fd, short what, void *data)
 		end_now(e);
 		return;
 	}
-	/* whoever has sent it need not have told the keeper */
+	/* whoever has sent the signal need not have told the keeper */
 	kept_told_to_end(fd);
 	drain(e, (unsigned)limit_ms);
 }
@@ -169,8 +172,8 @@ static bool has_terminal(void)
 	return fd >= 0;
 }
 
-/* Whose terminal goes ends with it, like any program in a terminal, unless it was told not to
- * (nohup). To all others it says that the configuration has changed. */
+/* A broker ends with its terminal, like any program in a terminal, unless it was told not to
+ * (nohup). To any other broker the signal says that the configuration has changed. */
 static void on_hangup(evutil_socket_t fd, short what, void *data)
 {
 	struct ending *e = data;

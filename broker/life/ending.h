@@ -5,7 +5,8 @@
 struct broker;
 struct ending;
 
-/* From the configuration, and for a private broker 0: it ends together with who has started it. */
+/* The limit is that of the configuration; a private broker has 0, as it ends together with the
+ * process that has started it. */
 #define DRAIN_AS_CONFIGURED (-1)
 
 /*
@@ -15,7 +16,7 @@ struct ending;
  * lifeline. 0 or -ENOMEM.
  */
 int ending_new(struct broker *b, int lifeline_fd, int drain_ms, struct ending **out);
-/* NULL is fine. */
+/* Frees it; NULL is fine. */
 void ending_free(struct ending *e);
 
 #endif

@@ -16,16 +16,16 @@ struct upgrade;
 /* How the broker begins, goes on and ends, which no other room has to know. */
 struct life {
 	uid_t uid;
-	unsigned char ids[128]; /* numbers, as the journal has them: see restore.c */
+	unsigned char ids[128]; /* the numbers as the journal has them: see restore.c */
 	uint32_t ids_record;
-	bool asks_again; /* what the broker before had not answered */
-	/* The socket is a service manager's: who comes there waits for the next broker. */
+	bool asks_again; /* requests are being handled that the broker before had not answered */
+	/* The socket belongs to a service manager: who connects there waits for the next broker. */
 	bool socket_stays;
 	struct ending *ending; /* NULL: it does not serve */
 	struct reload *reload;
 	struct upgrade *upgrade;
 	struct event *of_keeper;
-	struct event *alive; /* a timer that is always set: the loop goes round */
+	struct event *alive; /* a timer that is always set, so that the loop goes round */
 	struct unpaid unpaid;
 };
 

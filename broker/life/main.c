@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The broker's own program, which its keeper loads: arguments, descriptors it was given, and the
- * exit code. */
+/* The broker's own program, which its keeper loads: arguments, descriptors that it was given, and
+ * the exit code. */
 
 #include <argp.h>
 #include <errno.h>
@@ -46,7 +46,7 @@ struct arguments {
 	int lifeline_fd;
 	int drain_ms;
 	bool check;
-	bool goes_on; /* what it was started with is the keeper's by now */
+	bool goes_on; /* the keeper has by now what the first broker was started with */
 };
 
 enum { OPTION_LISTEN_FD = 256, OPTION_LIFELINE_FD, OPTION_REMOVE, OPTION_CHECK, OPTION_DRAIN };
@@ -136,7 +136,7 @@ static const struct argp argp = {
     NULL,    NULL,
     NULL};
 
-/* From a service manager: one listening socket, as descriptor 3. */
+/* Returns the one listening socket that a service manager gave, as descriptor 3; else -1. */
 static int activation_fd(const struct keeper *keeper)
 {
 	const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
@@ -149,11 +149,11 @@ static int activation_fd(const struct keeper *keeper)
 
 struct listening {
 	int fd;   /* -1: nobody is let in any more */
-	int lock; /* -1: somebody else has made the socket */
+	int lock; /* -1: another program has made the socket */
 };
 
-/* Where it serves, unless somebody else has made the socket. With @make its directory exists
- * afterwards; without, it could be made. */
+/* Finds the path at which the broker serves if no other program has made the socket. With @make its
+ * directory exists afterwards; without, it could be made. */
 static int find_socket(const struct arguments *a, const struct config *config, bool make,
 		       char out[static PATH_MAX])
 {
@@ -174,7 +174,7 @@ static int find_socket(const struct arguments *a, const struct config *config, b
 	return r;
 }
 
-/* What is in the file is good; what is around it? */
+/* For --check: the file itself is good, so this looks at what is around it. */
 static int check(const struct arguments *a, const struct config *config,
 		 const struct keeper *keeper)
 {
@@ -202,7 +202,7 @@ static void remove_path(const char *path)
 	free(copy);
 }
 
-/* Where it serves, whoever has bound the socket. */
+/* The path at which the broker serves, whoever has bound the socket. */
 static const char *address_of(int listen_fd, struct sockaddr_un *address)
 {
 	socklen_t size = sizeof(*address) - 1; /* so that a path always has its NUL */
@@ -243,7 +243,8 @@ static void say_start(const struct config *config, int listen_fd, const struct b
 		 b->n_descriptors, raised, b->n_descriptors - b->n_own_descriptors);
 }
 
-/* A kernel or a container may not let it. That is no reason not to serve. */
+/* Gives up what the broker does not need. A kernel or a container may not allow that, which is no
+ * reason not to serve. */
 static void give_up_rights(void)
 {
 	const char *what;
@@ -254,7 +255,8 @@ static void give_up_rights(void)
 			    strerror(-r));
 }
 
-/* Where it listens. The lock is its own if it has made the socket. 0 or negative errno. */
+/* Gets the socket at which the broker listens, and the lock if the broker has made the socket. 0 or
+ * negative errno. */
 static int start_to_listen(const struct arguments *a, const struct config *config,
 			   const struct keeper *keeper, struct listening *out)
 {
@@ -278,7 +280,7 @@ static int start_to_listen(const struct arguments *a, const struct config *confi
 	return r;
 }
 
-/* The keeper has all that was there at the start: whoever comes next goes on with it. */
+/* Gives the keeper all that was there at the start, so that the next broker goes on with it. */
 static int hand_to_keeper(const struct arguments *a, const struct config *config,
 			  const struct listening *l)
 {
@@ -352,7 +354,7 @@ static int serve_with(struct arguments *a, struct config *config, const struct l
 	if (a->goes_on) {
 		listener = kept_take(KEPT_LISTENER);
 		if (listener < 0 && kept_look(KEPT_LISTENER) >= 0)
-			kept_end(KEEPER_TRY_AGAIN); /* no memory to take anything */
+			kept_end(KEEPER_TRY_AGAIN); /* there was no memory to take it */
 	}
 	r = broker_run(broker, listener, a->lifeline_fd, a->drain_ms);
 	broker_free(broker);
@@ -371,13 +373,13 @@ static int run(struct arguments *a, struct config *config, const struct keeper *
 	return r < 0 ? r : serve_with(a, config, &l, keeper);
 }
 
-/* The one that is in force, where there was a broker before. */
+/* Loads the configuration, which is the one in force if there was a broker before. */
 static int load(const struct arguments *a, struct config **out)
 {
 	char error[1024];
 	int r;
 
-	/* it was started for those who are in the same cgroup */
+	/* such a broker was started for those who are in the same cgroup */
 	if ((a->goes_on ? kept_look(KEPT_LIFELINE) : a->lifeline_fd) >= 0)
 		machine_follow_cgroup("");
 	if (a->goes_on) {
@@ -401,7 +403,7 @@ __attribute__((visibility("default"))) int KEEPER_MAIN_SYMBOL(struct keeper *kee
 	int r;
 
 	argp_program_version = "share-broker " SHARE_VERSION;
-	argp_err_exit_status = EX_USAGE; /* a configuration that is wrong is 2 */
+	argp_err_exit_status = EX_USAGE; /* 2 is the exit code of a wrong configuration */
 	kept_init(keeper);
 	a.goes_on = kept_look(KEPT_CONFIG) >= 0;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
@@ -426,7 +428,7 @@ __attribute__((visibility("default"))) int KEEPER_MAIN_SYMBOL(struct keeper *kee
 	return r < 0 ? 1 : 0;
 }
 
-/* For a keeper of 0.1.0 as it first was. */
+/* What a keeper calls that is of 0.1.0 as it first was. */
 __attribute__((visibility("default"))) int KEEPER_MAIN_BEFORE(struct keeper *keeper, int argc,
 							      char **argv)
 {

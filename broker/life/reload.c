@@ -40,29 +40,30 @@
 
 struct reload {
 	struct broker *broker;
-	/* who is answered when it is done, and who has come meanwhile: the file may have changed
-	 * since it was opened, so it is read once more for them */
+	/* Those that are answered when the file was read, and those that have come meanwhile: the
+	 * file may have changed since it was opened, so it is read once more for them. */
 	struct deferred_list waits[2];
-	unsigned current; /* of the two */
+	unsigned current; /* which of the two is answered next */
 	bool again;
 	bool reading;
 
-	char *path; /* NULL: it was started without a file */
+	char *path; /* NULL: the broker was started without a file */
 
-	/* the thread's, while it is reading */
+	/* these are the thread's, while it is reading */
 	struct config *file;
 	int result; /* as config_load() */
 	char error[CONFIG_ERROR_MAX];
 	int done; /* an eventfd */
 
 	struct event *on_done;
-	/* of the last time */
+	/* what came of it the last time */
 	int refused; /* a SHARE_E... number, or 0 */
 	char why[CONFIG_ERROR_MAX];
 	struct config_changes changes; /* what changed, if it was not refused */
 };
 
-/* Of a broker that has ended. Nobody looks there; it is no leak. */
+/* The one of a broker that has ended, and that its thread still uses. Nobody reads this: it shows
+ * leak checkers that the memory is not lost. */
 static struct reload *volatile left_to_thread;
 
 static void *read_file(void *data)
@@ -71,13 +72,13 @@ static void *read_file(void *data)
 	const uint64_t one = 1;
 
 	r->result = config_load(r->path, &r->file, r->error, sizeof(r->error));
-	/* it is 0 before and takes a number of 64 bits: this cannot fail */
+	/* the eventfd is 0 before and takes a number of 64 bits, so this cannot fail */
 	if (write(r->done, &one, sizeof(one)) != sizeof(one))
 		log_bug("nobody is told that the configuration was read");
 	return NULL;
 }
 
-/* Signals are the loop's. 0 or negative errno. */
+/* Starts the thread. 0 or negative errno. */
 static int start(struct reload *r)
 {
 	int error;
@@ -106,8 +107,8 @@ static void tell_log(const struct reload *r)
 	}
 }
 
-/* A broker that comes after this one goes on by what is in force now. Without memory it reads the
- * text of before. */
+/* Gives the keeper the configuration that is in force now, by which the next broker goes on.
+ * Without memory for that the next one goes on by the configuration before. */
 static void keep_what_is_new(const struct broker *b)
 {
 	_cleanup_fd_ int text = configuration_write(b->config);
@@ -138,7 +139,7 @@ static void take(struct reload *r)
 	tell_log(r);
 }
 
-/* Without a thread nobody is left waiting. */
+/* Starts the thread; if that fails, those who wait for it are answered with the error. */
 static void start_or_fail(struct reload *r)
 {
 	char text[128];
@@ -211,7 +212,7 @@ static void answer_reload(struct request *request, const struct reload *r)
 			   json_pack("{s:s, s:s, s:b}", "key", "...", "change", rest, "now", 1));
 		break;
 	}
-	if (p.failed) /* it has happened all the same */
+	if (p.failed) /* the configuration was changed all the same */
 		request_fail(request, SHARE_ESYSTEM,
 			     "the configuration was read again, but the broker is out of memory "
 			     "for what is new: its log has it");

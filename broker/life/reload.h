@@ -9,10 +9,10 @@ struct reload;
 
 /* 0 or negative errno. */
 int reload_new(struct broker *b, struct reload **out);
-/* NULL is fine. */
+/* Frees it; NULL is fine. */
 void reload_free(struct reload *r);
 
-/* Somebody wants it who waits for no answer: the log has it. */
+/* Reads the configuration again for somebody who waits for no answer: the log says what is new. */
 void reload_on_signal(struct broker *b);
 
 #endif

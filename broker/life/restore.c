@@ -2,8 +2,8 @@
 
 /*
  * What a broker does that comes after another one. The journal says what there was, the keeper has
- * the descriptors, and each room makes its own part again, in the order of what refers to what. Who
- * has died meanwhile is noticed afterwards, by the same descriptors as ever.
+ * the descriptors, and each room makes its own part again, in the order of what refers to what. The
+ * deaths of clients meanwhile are noticed afterwards, by the same descriptors as ever.
  */
 
 #include "broker/life/restore.h"
@@ -46,14 +46,15 @@
 #include "broker/order/records.h"
 #include "broker/request/dispatch.h"
 
-/* So many brokers may crash over a packet: the next one does not try. */
+/* So many brokers may crash over a packet; the next one does not try it. */
 #define ATTEMPTS_MAX 2
 
-#define IDS_LEAST 104 /* bytes, as in layout 0 */
+#define IDS_LEAST 104 /* the bytes of the record in layout 0 */
 
-/* Of all brokers of a service: the last of each number that was given out, as none is ever given
- * out twice. This is read first, as it says the layout of what else there is. It is looked at in
- * each turn, and inline takes a fifth of the instructions, as each place in the record is known. */
+/* The last of each number that was given out by this broker and those before it, as none is ever
+ * given out twice. They are read first, as one of them is the layout of all other records. They are
+ * compared in each turn of the loop; inline that takes a fifth of the instructions, as each place
+ * in the record is known then. */
 static inline __attribute__((always_inline)) void ids_fields(struct record *r, struct broker *b)
 {
 	uint64_t layout = journal_layout(b->journal);
@@ -69,7 +70,7 @@ static inline __attribute__((always_inline)) void ids_fields(struct record *r, s
 	record_u32(r, &b->channels->last_claim);
 	record_u64(r, &b->clients->last_waiting);
 	record_u64(r, &b->devices->last_event);
-	record_u64(r, &b->started_ms); /* the first of them */
+	record_u64(r, &b->started_ms); /* the start of the first broker */
 	record_u64(r, &layout);
 	if (r->is_read)
 		r->error = journal_set_layout(b->journal, layout);

@@ -4,12 +4,12 @@
 
 struct broker;
 
-/* The journal has the numbers as they are now: before each commit. */
+/* Writes the numbers as they are now to the journal. Called before each commit. */
 void ids_note(struct broker *b);
 
-/* Taking over what a broker that died had, from the journal and the keeper. */
+/* What follows takes over from the journal and the keeper what a broker that died had. */
 
-/* All that it had. 0 or negative errno, with a line in the log. */
+/* Takes over all that it had. 0 or negative errno, with a line in the log. */
 int restore_all(struct broker *b);
 /* Takes over the requests that it had not answered. 0 or negative errno, and then nothing of it
  * counts. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a client has in each room of the broker, and in which order it is let go. Clients are below
- * those rooms and know none of them: this is where they are told.
+ * What a client has in each room of the broker, and in which order it is released. Clients are
+ * below those rooms and know none of them: this file tells them.
  */
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "broker/order/order.h"
 #include "broker/request/dispatch.h"
 
-/* One allocation, so that there is one that can fail. */
+/* What a client has in all rooms is one allocation, so that only one can fail. */
 struct possessions {
 	struct client_order order; /* the first: see end() */
 	struct client_memory memory;
@@ -63,7 +63,7 @@ static bool may_use_memory(const struct client *c)
 	       client_has_segments(c);
 }
 
-/* What happens to clients, for who asks. */
+/* Tells clients that have asked for it what happens to this one (broker/monitor). */
 static void tell(const struct client *c, const char *action)
 {
 	const struct holdings *had = c->connection ? &c->holds : &c->logged.held;
@@ -85,7 +85,7 @@ static void changed_state(const struct client *c)
 		tell(c, monitors_word_for_end(c));
 }
 
-/* The last step. */
+/* The last step: says that all that a client held was released. */
 static bool tell_of_reclaim(struct client *c, int *budget)
 {
 	(void)budget;
@@ -94,7 +94,7 @@ static bool tell_of_reclaim(struct client *c, int *budget)
 	return true;
 }
 
-/* What it waits for, and what it gave to others. */
+/* First goes what the client waits for, and what it gave to others. */
 static client_step *const at_hang_up[] = {
     client_drop_deferred,
     client_abandon_scrubs,
@@ -105,7 +105,7 @@ static client_step *const at_hang_up[] = {
     NULL,
 };
 
-/* The others: what is in flight in channels must be known before it is let go. */
+/* Then goes the rest. What is in flight in channels must be known before its leases go. */
 static client_step *const at_death[] = {
     members_end,
     client_return_leases,

@@ -4,7 +4,7 @@
 
 struct client_rooms;
 
-/* The one there is. */
+/* The only one that there is. */
 extern const struct client_rooms broker_rooms;
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What there is of memory beside what users pay for is nobody's, and leaves less for all: whoever
- * has left a few objects in each part of what they took keeps the rest from being given back. It is
- * looked how much there is, and not counted what it is of: so the sum is right whatever somebody
- * has thought of.
+ * What the broker has of memory beside what users pay for is nobody's, and leaves less for all: a
+ * user who leaves a few objects in each part of what it took keeps the rest of the part from being
+ * given back. How much there is is looked up as a whole, and not counted by what it is of. So the
+ * sum is right, whatever a user has done to the memory.
  */
 
 #include <malloc.h>
@@ -17,9 +17,10 @@
 #include "broker/journal/journal.h"
 #include "broker/life/inside.h"
 
-/* So much is the program's own. */
+/* So much memory is the program's own. */
 #define OWN_MEMORY (UINT64_C(8) << 20)
-/* After so many commits it is looked how much there is: a look takes as long as one of them. */
+/* After so many commits there is a look at how much there is, which takes as long as one of
+ * them. */
 #define LOOK_EVERY 64
 
 static uint64_t beyond_what_is_paid(const struct broker *b)

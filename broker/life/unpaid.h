@@ -7,13 +7,16 @@
 struct broker;
 
 struct unpaid {
-	int memory; /* what says how much there is; it stays open, as a look opens none */
-	uint64_t n_commits, least; /* the least since some was given back */
+	/* the file that says how much memory there is; it stays open, so that a look needs no
+	 * descriptor */
+	int memory;
+	/* `least`: the least that was seen since memory was given back */
+	uint64_t n_commits, least;
 };
 
 void unpaid_init(struct unpaid *u);
 void unpaid_deinit(struct unpaid *u);
-/* After each commit. */
+/* Looks now and then how much is unpaid. Called after each commit. */
 void unpaid_count(struct broker *b);
 
 #endif

@@ -3,9 +3,9 @@
 /*
  * Handing over to a broker of another program. Between two requests this one stops, and the keeper
  * has the new program go through all that a restart does, with copies of the journal and of all
- * pages: nobody sees what comes of that. If the new one can do it, this one ends, and the next is
- * of that program; else this one goes on, and says why. Who has asked is answered by whoever serves
- * then.
+ * pages, so that nobody sees what comes of that. If the new one can do it, this one ends, and the
+ * next broker is of that program; else this one goes on, and says why. The client that has asked is
+ * answered by the broker that serves then.
  */
 
 #include "broker/life/upgrade.h"
@@ -28,7 +28,7 @@
 #include "broker/report/report.h"
 
 struct upgrade {
-	struct deferred_list waits; /* who has asked for one */
+	struct deferred_list waits; /* the requests for an upgrade */
 };
 
 /* The earlier broker had been asked to hand over, and this one is what came of that. */

@@ -7,11 +7,11 @@ struct upgrade;
 
 /* 0 or negative errno. */
 int upgrade_new(struct upgrade **out);
-/* NULL is fine. */
+/* Frees it; NULL is fine. */
 void upgrade_free(struct upgrade *u);
 
-/* Between two turns of the loop: if somebody wants it, and a broker of the program that is on the
- * disk now could go on, this process ends here. */
+/* Called between two turns of the loop. If a client has asked for it, and a broker of the program
+ * that is on the disk now could go on, this process ends here. */
 void upgrade_if_asked(struct broker *b);
 
 #endif
