@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A journal that is there, of a broker that was killed at any instruction, or whose memory was
- * damaged. What was committed last is written to its entries once more; then each record, and all
- * that says where records are, has to agree with its checksum. Not what is written in place, and
- * not the packet in the inbox: who reads the one checks it, and the other is a client's, and so
- * checked by who handles it.
+ * Opens a journal of a broker that was killed at any instruction, or whose memory was damaged. What
+ * was committed last is written to its entries once more; then each record, and all that says where
+ * records are, has to agree with its checksum. Two things are left to others: what is written in
+ * place is checked by who reads it, and the packet in the inbox, which is a client's, by who
+ * handles it.
  */
 
 #include <errno.h>
@@ -24,7 +24,8 @@ static int distrust(char *why, size_t size, const char *what, uint64_t where)
 /* ------------------------------------------------------------------------------------------- */
 /* What was committed last                                                                     */
 
-/* Nothing else than an entry is written to. That its chunk is one has been found out before. */
+/* Whether this is the place of an entry, as nothing else may be written to. That its chunk is a
+ * chunk has been found out before. */
 static bool is_entry(const struct journal *j, uint64_t place, uint32_t size)
 {
 	uint64_t offset = place * PLACE_UNIT, in_chunk;
@@ -169,7 +170,7 @@ uint64_t inbox_check(const struct inbox *inbox)
 	return sum_of(inbox->client, &inbox->number, sizeof(inbox->number));
 }
 
-/* A packet that is larger than there is room was not received whole, and is none. */
+/* A packet that is larger than the inbox was not received whole, and is none. */
 static int check_inbox(struct journal *j, char *why, size_t why_size)
 {
 	const struct inbox *inbox = &j->head->inbox;

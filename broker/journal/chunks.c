@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Chunks of entries. They are added at the end of the file and stay what they are: one with a type,
- * with entries of one size. When all entries of a chunk are free, their memory can be given back,
- * but for the chunk's first page, which says what it is. Such a hole reads as free entries do. It
- * is not written down that it is one, as the file itself has no data there.
+ * Chunks of entries. They are added at the end of the file and keep their type and the size of
+ * their entries. When all entries of a chunk are free, its memory can be given back, but for the
+ * first page, which says what the chunk is. Such a hole reads as free entries do. Nobody writes
+ * down that it is one, as the file itself says that it has no data there.
  */
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 
 #include "broker/journal/inside.h"
 
-/* An entry that has a chunk alone begins within the first CHUNK_SIZE bytes of it, like all others.
- */
+/* An entry that is alone in its chunk begins within the chunk's first CHUNK_SIZE bytes, like all
+ * others. */
 struct chunk *chunk_of(const struct journal *j, uint32_t place)
 {
 	uint64_t offset = (uint64_t)place * PLACE_UNIT - FIRST_CHUNK;
@@ -74,7 +74,7 @@ uint64_t chunks_word(uint32_t n)
 	return (uint64_t)sum_of(FIRST_CHUNK, &n, sizeof(n)) << 32 | n;
 }
 
-/* A signal ends fallocate() of memory with EINTR, and so do a stop and a freeze of the cgroup. */
+/* A signal ends fallocate() of memory with EINTR, and so does a stop or a freeze of the cgroup. */
 int journal_allocate(const struct journal *j, uint64_t offset, uint64_t size)
 {
 	int r;
@@ -85,8 +85,8 @@ int journal_allocate(const struct journal *j, uint64_t offset, uint64_t size)
 	return r < 0 ? -errno : 0;
 }
 
-/* All of it is there before anybody writes to it, as a write to memory cannot fail: it kills. What
- * a copy has beyond the file's memory is memory of its own. */
+/* Gets all memory before anybody writes to it, as a write without memory does not fail but kills.
+ * What a copy has beyond the file is memory of its own. */
 static int add_memory(struct journal *j, uint64_t offset, uint64_t size)
 {
 	if (!j->is_copy)
@@ -120,8 +120,8 @@ static void file_all(struct journal *j, struct chunk *chunk)
 	chunk_is_empty(j, chunk_state(j, chunk));
 }
 
-/* It is there when it is counted. Until then who opens the journal does not look at it, and all its
- * entries are zeros, as nothing else was ever written here. */
+/* Adds a chunk, which is there when it is counted. Until then whoever opens the journal does not
+ * look at it, and all its entries are zeros, as nothing else was ever written here. */
 static int chunk_add(struct journal *j, enum record_type type, uint32_t entry_size)
 {
 	struct chunk *chunk = (struct chunk *)(void *)(j->memory + j->used);
@@ -149,7 +149,7 @@ static int chunk_add(struct journal *j, enum record_type type, uint32_t entry_si
 /* Holes                                                                                       */
 
 struct range {
-	uint64_t offset, size; /* 0: a page is as large as the chunk */
+	uint64_t offset, size; /* `size` 0: a page is as large as the chunk */
 };
 
 static struct range hole_in(const struct journal *j, const struct chunk *chunk)
@@ -194,14 +194,15 @@ void chunk_is_used(struct journal *j, struct chunk_state *s)
 	j->n_empty--;
 }
 
-/* A copy's file is somebody else's. */
+/* In a copy nothing is given back, as the file is another process's. */
 void chunks_empty(struct journal *j)
 {
 	while (j->n_empty > j->spare_empty && !j->is_copy && give_back(j, TAILQ_FIRST(&j->empty)))
 		;
 }
 
-/* The entries that begin in the first page are looked at: they may have all that was written. */
+/* Whether an entry is in use that begins in the first page: such entries may be all that was
+ * written. */
 static bool has_live_entry(const struct chunk *chunk, uint64_t size)
 {
 	for (uint32_t i = 0; i < chunk->n; i++) {

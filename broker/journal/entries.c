@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Where records lie. Free entries of a chunk are a list, which is in the entries themselves; it is
- * not trusted but made anew when a journal is opened, from the checksums, which
- * are 0 in free ones.
+ * Where records lie. The free entries of a chunk are a list, which is in the entries themselves.
+ * When a journal is opened, that list is not trusted but made anew from the checksums, which are 0
+ * in free entries.
  */
 
 #include <assert.h>
@@ -67,7 +67,7 @@ static uint64_t entry_seed(enum record_type type, uint32_t place)
 	return (uint64_t)type << 32 | place;
 }
 
-/* An odd one is of a record that was put, an even one of a record that is written in place. */
+/* A record that was put has an odd checksum, one that is written in place an even one. */
 uint32_t entry_sum(enum record_type type, uint32_t place, const void *bytes, size_t size)
 {
 	return sum_of(entry_seed(type, place), bytes, size) | 1;
@@ -100,8 +100,8 @@ void entry_free(struct journal *j, const struct chunk *chunk, unsigned char *ent
 		chunk_is_empty(j, s);
 }
 
-/* What is free by what happens in the open group is not filed yet: nobody is given it before the
- * commit, after which nobody needs any more what was there. */
+/* An entry that becomes free in the open group is not in the list yet. So nobody is given it before
+ * the commit; after that nobody needs what was there. */
 uint32_t entry_take(struct journal *j, enum record_type type, size_t size)
 {
 	uint32_t class = class_of(size + 4), place;
@@ -132,8 +132,8 @@ uint32_t entry_take(struct journal *j, enum record_type type, size_t size)
 
 void *journal_in_place(struct journal *j, uint32_t record)
 {
-	/* after the checksum are four bytes for the list of free ones: so the caller's are aligned
-	 */
+	/* four bytes for the list of free entries follow the checksum, so that the caller's bytes
+	 * are aligned */
 	return entry_at(j, record) + 8;
 }
 
@@ -144,7 +144,7 @@ int journal_read(struct journal *j, enum record_type type, size_t least, journal
 	int r = 0;
 
 	while (r >= 0 && (chunk = chunk_next(j, chunk))) {
-		beat(); /* it has some thousand records at most */
+		beat(); /* a chunk has some thousand records at most */
 		if (chunk->type != type || chunk_state(j, chunk)->live == 0)
 			continue;
 		for (uint32_t i = 0; r >= 0 && i < chunk->n; i++) {

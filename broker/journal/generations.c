@@ -55,8 +55,8 @@ struct finding {
 	uint32_t n; /* parts */
 };
 
-/* No checksum guards what is written in place. Whose part it is, and which, has to make sense; that
- * a generation is what it was is trusted, but for slots in use, whose records say it as well. */
+/* No checksum guards what is written in place. So it is looked at whether the part's slab and
+ * number make sense. A generation itself is trusted; of slots in use the records say it as well. */
 static int find_part(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct finding *f = data;
@@ -68,7 +68,7 @@ static int find_part(void *data, uint32_t record, const void *bytes, size_t size
 		return -EBADMSG;
 	if (part->which != f->g->which)
 		return 0;
-	/* as slots are given out without gaps, there are no more parts than records */
+	/* slots are given out without gaps, so a part's number is less than the number of parts */
 	if (part->number >= journal_count(f->journal, RECORD_GENERATIONS) ||
 	    (part->number < f->g->n_parts && f->g->parts[part->number]))
 		return -EBADMSG;

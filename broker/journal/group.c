@@ -2,9 +2,9 @@
 
 /*
  * What happens to records until it is committed. All is noted in the open group; the entries
- * themselves are written only after the commit, by what the group says. When the process is killed
- * meanwhile, they are written again from the group, from its beginning: each operation says what an
- * entry is, and not how it changes, so it does not matter how far the first time has come.
+ * themselves are written only after the commit, as the group says. If the process is killed
+ * meanwhile, they are all written again from the group: each operation says what an entry is, and
+ * not how it changes, so it does not matter how far the first time has come.
  */
 
 #include <assert.h>
@@ -71,7 +71,7 @@ void group_seal(struct group *g)
 	g->sum = sum_of(g->number, g, offsetof(struct group, sum));
 }
 
-/* All sizes of bytes are multiples of four, so operations lie one behind the other. */
+/* All sizes are multiples of four bytes, so operations lie one behind the other. */
 size_t operation_room(uint32_t size)
 {
 	return sizeof(struct operation) + size;
@@ -95,8 +95,8 @@ static struct operation *add_operation(struct journal *j, uint32_t place, uint32
 	return op;
 }
 
-/* The bytes that an entry for a record of this size has, where *record has got one. 0: the journal
- * has ended. */
+/* Finds an entry for a record of this size, and returns how many bytes it has room for. *record may
+ * have one already. 0: the journal has ended. */
 static uint32_t find_room(struct journal *j, enum record_type type, uint32_t *record, size_t size)
 {
 	if (*record && chunk_of(j, *record)->entry_size != size_of_class(class_of(size + 4)))
@@ -122,7 +122,7 @@ void journal_put_parts(struct journal *j, enum record_type type, uint32_t *recor
 	room = find_room(j, type, record, size);
 	if (room == 0)
 		return;
-	/* what was put just now, and is put again, is not noted twice */
+	/* a record that was put just now and is put again is not noted twice */
 	if (!op || op->place != *record || op->size != room)
 		op = add_operation(j, *record, room);
 	if (!op)
@@ -214,7 +214,7 @@ void journal_commit(struct journal *j)
 	atomic_signal_fence(memory_order_seq_cst);
 	atomic_store_explicit(&j->head->committed, g->number, memory_order_release);
 	atomic_signal_fence(memory_order_seq_cst);
-	/* whoever opens the journal writes to what this group says, and to nothing else */
+	/* whoever opens the journal from now on writes what this group says, and nothing else */
 	if (!MUTATION(emptied_while_it_counts))
 		chunks_empty(j);
 	group_apply(j, g, true);

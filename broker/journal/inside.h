@@ -12,29 +12,29 @@
  * two groups and then chunks of entries.
  *
  * A chunk has entries of one type and one size. An entry is a checksum and the bytes of a record; a
- * free one has the checksum 0. A record is called by the place of its entry. See entries.c.
+ * free one has the checksum 0. A record is known by the place of its entry. See entries.c.
  *
- * What is put and dropped is first written to a group, as a list of entries and what they shall be.
- * A commit is one store of the group's number: after it, whoever opens the journal writes the
- * group's entries again, which says the same however often it is done. There are two groups in
- * turn, so that the one that counts is never written to. See group.c.
+ * What is put and dropped is first written to a group, as a list of entries and what they are to
+ * be. A commit is one store of the group's number: after it, whoever opens the journal writes the
+ * group's entries again, with the same result however often it is done. Two groups take turns, so
+ * that the one that counts is never written to. See group.c.
  *
  * Only one process at a time uses the journal, and it runs one thread. A process that is killed has
- * done all stores before some instruction and none after it, and the memory outlives it; who comes
- * next starts after it has ended. So nothing has to be flushed, no barrier for other processors is
- * needed, and signal fences suffice: the compiler must not reorder. The checksums are for what
- * programs with bugs may have done to the memory.
+ * done all stores before some instruction and none after it, and the memory outlives it; the next
+ * process starts after it has ended. So nothing has to be flushed, no barrier for other processors
+ * is needed, and signal fences suffice: only the compiler must not reorder. The checksums are for
+ * what programs with bugs may have done to the memory.
  */
 
 #define JOURNAL_MAGIC   UINT64_C(0x6c616e72756f6a73) /* "sjournal" */
-#define JOURNAL_VERSION 1u /* of layout 0 (record.h), and one more for each after that */
+#define JOURNAL_VERSION 1u /* of layout 0 (record.h); each layout after it has one more */
 #define JOURNAL_MAX     (UINT64_C(16) << 30) /* bytes of address space */
 
 /* A group has address space for the most that may happen at once (4096 leases that end, of buffers
- * with as many fences as a record can have); of memory it has what it needs. */
+ * with as many fences as a record can have). It has memory only as far as it needs it. */
 #define CHUNK_SIZE  (UINT64_C(64) << 10)
 #define GROUP_SIZE  (UINT64_C(1) << 30)
-#define GROUP_LEAST (UINT64_C(256) << 10) /* of a group's memory, however large it was once */
+#define GROUP_LEAST (UINT64_C(256) << 10) /* the memory that a group has at least */
 #define HEAD_SIZE   (UINT64_C(128) << 10)
 #define FIRST_CHUNK (HEAD_SIZE + 2 * GROUP_SIZE)
 #define GROW_BY     (UINT64_C(1) << 20)
@@ -53,16 +53,16 @@ _Static_assert(sizeof(struct head) <= HEAD_SIZE, "the head has its place");
 
 struct group {
 	uint64_t number;
-	uint64_t handled; /* the inbox's number */
+	uint64_t handled; /* the number of the packet in the inbox that was handled last */
 	uint64_t size;    /* bytes of operations */
-	uint32_t n;       /* how many these are */
+	uint32_t n;       /* the number of operations */
 	uint32_t operations_sum;
-	uint32_t sum; /* of what is above */
+	uint32_t sum; /* the checksum of what is above */
 	uint32_t unused;
 	unsigned char operations[];
 };
 
-/* An entry's new checksum and @size bytes, which follow. With 0 bytes these stay. */
+/* An entry's new checksum and @size bytes, which follow. With 0 bytes the entry's bytes stay. */
 struct operation {
 	uint32_t place;
 	uint32_t sum;
@@ -71,68 +71,70 @@ struct operation {
 
 struct chunk {
 	uint16_t type;
-	uint16_t span; /* multiples of CHUNK_SIZE that it takes */
+	uint16_t span; /* how many times CHUNK_SIZE it takes */
 	uint32_t entry_size;
 	uint32_t n;
-	uint32_t sum; /* of what is above, and of where it lies */
+	uint32_t sum; /* the checksum of what is above, and of where it lies */
 	unsigned char entries[];
 };
 
 /* What this process knows of a chunk. */
 struct chunk_state {
-	LIST_ENTRY(chunk_state) link; /* with others of its type and size: open, or holes */
+	/* in the list of its type and size: with free entries, or holes */
+	LIST_ENTRY(chunk_state) link;
 	TAILQ_ENTRY(chunk_state) of_empty;
-	uint32_t live; /* its entries that are not free, or are not before the next commit */
+	/* how many of its entries are not free, or become free with the next commit */
+	uint32_t live;
 	uint32_t free; /* place of its first free entry; each has the next one's */
 };
 
 LIST_HEAD(chunk_list, chunk_state);
 TAILQ_HEAD(chunk_queue, chunk_state);
 
-#define CLASSES 64u /* of sizes of entries */
+#define CLASSES 64u /* classes of sizes of entries */
 
 struct journal {
 	unsigned char *memory;
 	struct head *head;
-	struct group *open; /* being written */
+	struct group *open; /* the group that is being written */
 	unsigned char *end; /* end of what is in the open group */
 	struct operation *last;
 	uint64_t reserved[2]; /* memory that each group has */
 	uint64_t size;        /* bytes of the file */
-	uint64_t used;        /* bytes of it, with all chunks */
-	uint64_t handled;     /* as the last commit has it */
-	uint32_t layout;      /* of its records */
+	uint64_t used;        /* bytes of the file up to the end of the last chunk */
+	uint64_t handled;     /* the inbox's number that the last commit has */
+	uint32_t layout;      /* the layout of its records */
 	int fd;
 	bool is_old, has_ended;
-	bool is_copy; /* its memory is this process's alone */
+	bool is_copy; /* what is written to it stays in this process */
 	/* a packet of before is in the inbox: see journal_take_unhandled() */
 	bool has_unhandled;
-	struct chunk_state *chunks; /* by their first CHUNK_SIZE bytes */
+	struct chunk_state *chunks; /* one for each CHUNK_SIZE bytes, where a chunk begins */
 	struct chunk_list with_free[RECORD_TYPES][CLASSES], holes[RECORD_TYPES][CLASSES];
 	/* chunks that have memory and no live entries; the one emptied last is at the end */
 	struct chunk_queue empty;
 	uint32_t n_empty;
-	uint32_t spare_empty; /* so many of these keep it: EMPTY_SPARE, but in tests */
-	uint64_t given_back;  /* bytes of memory that holes do not have */
+	uint32_t spare_empty; /* so many of these keep their memory: EMPTY_SPARE, but in tests */
+	uint64_t given_back;  /* bytes of memory that holes do without */
 	uint32_t count[RECORD_TYPES];
 };
 
-/* sum.c: never 0. */
+/* sum.c: a checksum, which is never 0. */
 uint32_t sum_of(uint64_t seed, const void *bytes, size_t size);
 
 /* entries.c */
 unsigned char *entry_at(const struct journal *j, uint32_t place);
 uint32_t entry_place(const struct journal *j, const unsigned char *entry);
 uint32_t entry_sum_now(const unsigned char *entry);
-/* Of a record that was put, and of one that is written in place. They are never equal, nor 0. */
+/* The checksum of a record that was put, and of one that is written in place. They are never equal,
+ * nor 0. */
 uint32_t entry_sum(enum record_type type, uint32_t place, const void *bytes, size_t size);
 uint32_t entry_sum_in_place(enum record_type type, uint32_t place);
 uint32_t class_of(size_t entry_size);
 uint32_t size_of_class(uint32_t class);
-/* The place of a free entry with room for @size bytes, which is nobody else's from now on. 0: the
- * journal has ended. */
+/* Takes a free entry with room for @size bytes, and returns its place. 0: the journal has ended. */
 uint32_t entry_take(struct journal *j, enum record_type type, size_t size);
-/* A free entry is given out again; of one that was not free until now, entry_free(). */
+/* Both let a free entry be given out again: entry_free() is for one that was not free until now. */
 void entry_file(struct journal *j, const struct chunk *chunk, unsigned char *entry);
 void entry_free(struct journal *j, const struct chunk *chunk, unsigned char *entry);
 
@@ -140,9 +142,9 @@ void entry_free(struct journal *j, const struct chunk *chunk, unsigned char *ent
 struct chunk *chunk_of(const struct journal *j, uint32_t place);
 struct chunk *chunk_next(const struct journal *j, struct chunk *chunk); /* the first after NULL */
 uint32_t chunk_sum(const struct journal *j, const struct chunk *chunk);
-uint32_t chunk_entries(uint32_t entry_size); /* that there are in one */
+uint32_t chunk_entries(uint32_t entry_size); /* how many there are in a chunk */
 uint16_t chunk_span(uint32_t entry_size);
-/* The number of chunks with a checksum of its own, as it changes by one store. */
+/* The number of chunks together with its checksum, so that one store changes both. */
 uint64_t chunks_word(uint32_t n);
 struct chunk_state *chunk_state(const struct journal *j, const struct chunk *chunk);
 /* The chunk's entries are all free from now on; or are not any more. */
@@ -156,19 +158,20 @@ void chunks_empty(struct journal *j);
  * was asked for the chunk before; 0 before the first one. */
 bool chunk_is_hole(const struct journal *j, const struct chunk *chunk, uint64_t *data);
 void chunk_becomes_hole(struct journal *j, struct chunk_state *s);
-/* A hole or a new chunk gets memory, so that there are free entries. 0 or negative errno. */
+/* Gives memory to a hole or a new chunk, so that there are free entries. 0 or negative errno. */
 int chunk_get(struct journal *j, enum record_type type, uint32_t class);
-/* So many bytes of the file from @offset on have memory, or negative errno. */
+/* Gives memory to so many bytes of the file from @offset on. 0 or negative errno. */
 int journal_allocate(const struct journal *j, uint64_t offset, uint64_t size);
-/* So much of the file has memory, or negative errno. */
+/* Makes the file so large, with memory for all. 0 or negative errno. */
 int journal_grow(struct journal *j, uint64_t size);
 
 /* group.c */
 struct group *group_of(const struct journal *j, uint64_t number);
-void group_open(struct journal *j);   /* the one after that which counts */
-void group_seal(struct group *g);     /* its checksums */
-size_t operation_room(uint32_t size); /* with the bytes */
-/* @filing: entries that become free are given out again. */
+void group_open(struct journal *j);   /* begins the one after that which counts */
+void group_seal(struct group *g);     /* writes its checksums */
+size_t operation_room(uint32_t size); /* how much room one takes, with its bytes */
+/* Writes to the entries what the group says. @filing: those that become free are given out
+ * again. */
 void group_apply(struct journal *j, const struct group *g, bool filing);
 
 /* record.c: the layout of what this program writes: STATE_LAYOUT, but in a test that has the one

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A journal as a whole: how it is made, opened and ended, and its inbox. What is in its memory, and
- * why it survives, is said in inside.h. */
+/* A journal as a whole: how it is made, opened and ended, and its inbox. inside.h says what is in
+ * its memory, and why it survives. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static int get_memory(struct journal *j)
 {
 	int r;
 
-	/* what is left of one whose making was cut short is thrown away */
+	/* what there is of a journal that was never finished is thrown away */
 	if (ftruncate(j->fd, 0) < 0 || ftruncate(j->fd, (off_t)FIRST_CHUNK) < 0)
 		return -errno;
 	r = journal_allocate(j, 0, HEAD_SIZE);
@@ -73,10 +73,10 @@ static int open_old(struct journal *j, char *why, size_t why_size)
 
 	if (r < 0)
 		return r;
-	/* how much of it they have is not known, and what is too much is given back */
+	/* it is not known how much memory the groups have, so all beyond the least is given back */
 	j->reserved[0] = j->reserved[1] = GROUP_SIZE;
 	j->is_old = atomic_load_explicit(&j->head->committed, memory_order_relaxed) > FIRST_GROUP;
-	/* nobody has committed that there is a client whose packet this could be */
+	/* without a commit there is no client whose packet this could be */
 	j->has_unhandled &= j->is_old;
 	return 0;
 }
@@ -115,7 +115,7 @@ static int open_journal(int fd, bool copy, struct journal **out, char *why, size
 		j->fd = -1;
 		j->spare_empty = EMPTY_SPARE;
 		TAILQ_INIT(&j->empty);
-		/* the system gives memory to those that are used */
+		/* only those that are used get memory from the system */
 		j->chunks = calloc(JOURNAL_MAX / CHUNK_SIZE, sizeof(*j->chunks));
 		r = j->chunks ? 0 : -ENOMEM;
 	}
@@ -179,8 +179,8 @@ uint32_t journal_layout(const struct journal *j)
 	return j->layout;
 }
 
-/* The version says it before the record does, and counts at once: if the broker is killed in
- * between, the next one finds records of the older layout, which it can read as well. */
+/* The version says the layout before the record does, and counts at once. If the broker is killed
+ * in between, the next one finds records of the older layout, which it can read as well. */
 bool journal_raise_layout(struct journal *j)
 {
 	bool is_older = j->layout < state_layout();
@@ -198,8 +198,8 @@ struct inbox *journal_inbox(struct journal *j)
 	return &j->head->inbox;
 }
 
-/* First the old packet is none any more, and last, by who receives it, the new one is there. What
- * is between counts only with a packet. */
+/* First the old packet is made none, and last, by the receiving, the new one is there. What is
+ * written in between counts only with a packet. */
 void journal_expect(struct journal *j, uint64_t client)
 {
 	struct inbox *inbox = &j->head->inbox;

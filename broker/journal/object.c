@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Objects to records and back, by what their kinds say. */
+/* Makes records of objects, and objects of records, by what their kinds say. */
 
 #include "broker/journal/object.h"
 
@@ -12,7 +12,7 @@
 #include "broker/journal/inside.h"
 #include "broker/log/log.h"
 
-/* All members of the object. Their size. */
+/* Writes or reads all members of the object. Returns their size. */
 static size_t do_fields(const struct object_kind *kind, struct record *r, void *object)
 {
 	uint64_t zeros = 0;
@@ -100,13 +100,13 @@ struct restoring {
 	const struct object_kind *kind;
 	struct broker *broker;
 	size_t fixed;            /* bytes of the members, in records of the journal's layout */
-	bool is_older;           /* and that are not all that there are today */
-	struct restored objects; /* by their order */
+	bool is_older;           /* that layout has not all members of today */
+	struct restored objects; /* the objects that have an order, by that */
 	void *scratch;
 	size_t scratch_size;
 };
 
-/* 0: there is no memory. */
+/* Returns the size of a kind's members in this layout; 0: there is no memory. */
 static size_t measure(const struct object_kind *kind, uint32_t layout)
 {
 	static unsigned char zeros[RECORD_FIXED_MAX];
@@ -128,8 +128,9 @@ static int attach(const struct restoring *all, void *object)
 	return kind->attach(all->broker, object);
 }
 
-/* An object is read here, and copied when it is known how large it is: what was cut off of each
- * would lie between them for as long as they last. Zeros. False without memory. */
+/* Makes room, all zeros, into which an object is read. It is copied when its size is known: if it
+ * were allocated with room to spare, what was cut off would lie between the objects for as long as
+ * they last. False without memory. */
 static bool make_room(struct restoring *all, size_t size)
 {
 	void *grown = size > all->scratch_size ? realloc(all->scratch, size) : all->scratch;

@@ -10,13 +10,13 @@
 
 struct journal;
 
-/* A kind of object that has a record each: what is in it, and what follows from that. */
+/* A kind of object of which each has a record: what is in that, and what follows from it. */
 struct object_kind {
 	enum record_type type;
 	const char *name; /* "token" */
 	size_t size;      /* of the struct */
-	size_t record;    /* where in it its uint32_t record is */
-	bool is_packed;   /* what follows the members does so at once, and not at a multiple of 8 */
+	size_t record;    /* where in the struct its uint32_t record is */
+	bool is_packed;   /* what follows the members begins at once, not at a multiple of 8 */
 	/* The number by which objects are read in order, as a later one may need an earlier one;
 	 * NULL: in any order. It looks only at what fields() has read. */
 	uint64_t (*order)(const void *object);
@@ -30,14 +30,14 @@ struct object_kind {
 	int (*attach)(struct broker *b, void *object);
 };
 
-/* The journal says what the object is now, from the next commit on. */
+/* Has the journal say what the object is now, from the next commit on. */
 void object_put(struct journal *j, const struct object_kind *kind, void *object);
-/* All that the journal has of a kind. Those whose records are of an older layout, and have not got
- * all members, are put again as they were read, before they are attached. 0 or negative errno, with
+/* Restores all that the journal has of a kind. Objects whose records are of an older layout and
+ * lack members are put again as they were read, before they are attached. 0 or negative errno, with
  * a line in the log. */
 int objects_restore(struct journal *j, const struct object_kind *kind, struct broker *b);
 
-/* Objects that are there again, by the numbers that the records of others have for them. */
+/* Objects that are restored, to be found by the numbers that records of others have for them. */
 struct restored {
 	struct numbered {
 		uint64_t number;
@@ -46,7 +46,8 @@ struct restored {
 	size_t n, room;
 };
 int restored_add(struct restored *all, uint64_t number, void *object); /* 0 or -ENOMEM */
-/* When all are added: from now on they are found. -EBADMSG: two have the same number. */
+/* Called when all are added: from now on they are found. 0, or -EBADMSG: two have the same
+ * number. */
 int restored_ready(struct restored *all);
 void *restored_find(const struct restored *all, uint64_t number); /* NULL: there is none */
 void restored_deinit(struct restored *all);

@@ -35,7 +35,8 @@ void record_flag8(struct record *r, bool *member)
 	*member = value;
 }
 
-/* The text in the bytes of the record; NULL: it is written, or there is none. */
+/* Writes the text, or returns where it is in the record; NULL: it was written, or it makes no
+ * sense. */
 static const char *text_of(struct record *r, const char *text, size_t room)
 {
 	char *in_record = (char *)r->bytes + r->at;

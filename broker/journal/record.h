@@ -10,30 +10,30 @@
 #include <sys/uio.h>
 
 /*
- * A record of an object, being written or read. For each kind of object (object.h) one function
- * names its members, in the order in which the record has them: so what is written and what is read
- * cannot be two things. Each member is aligned to its size, and the whole is padded to 8; behind
- * that come the bytes of what has a size of its own.
+ * A record of an object while it is written or read. For each kind of object (object.h) one
+ * function names its members, in the order in which the record has them, so that writing and
+ * reading cannot differ. Each member is aligned to its size, and the whole is padded to 8; then
+ * come the bytes of members that have a size of their own.
  *
- * What is there is never moved and never gets another size, as journals of older brokers have it. A
- * new member comes last, behind `if (record_has(r, LAYOUT))`, with STATE_LAYOUT raised to that
- * number: of an older record it stays zeros.
+ * A member that is there is never moved and never gets another size, as journals of older brokers
+ * have it. A new member comes last, behind `if (record_has(r, LAYOUT))`, with STATE_LAYOUT raised
+ * to that number: of an older record it stays zeros.
  */
 #define STATE_LAYOUT 1u
 
 #define RECORD_FIXED_MAX 2048u /* bytes of the members */
-#define RECORD_RESTS     4u    /* that have a size of their own */
+#define RECORD_RESTS     4u    /* as many members may have a size of their own */
 
 struct record {
-	struct broker *broker; /* whose objects the members may be */
+	struct broker *broker; /* the broker whose objects the members refer to */
 	unsigned char *bytes;  /* of the members */
-	size_t at;             /* in these */
+	size_t at;             /* the place of the next member in them */
 	uint32_t layout;
 	bool is_read;
-	/* Of what is written: the members, and what follows them. */
+	/* For writing: the members, and what follows them. */
 	struct iovec parts[1 + RECORD_RESTS];
 	size_t n_parts;
-	/* Of what is read: what was wrong, what follows, and how much the object ends with. */
+	/* For reading: what was wrong, what follows, and how much of it the object ends with. */
 	int error;
 	unsigned char *rest;
 	size_t left, at_end;
@@ -51,7 +51,7 @@ static inline bool record_reads(const struct record *r)
 	return r->is_read && r->error == 0;
 }
 
-/* -EBADMSG: it makes no sense; -ENOMEM. The first one counts. */
+/* Says what is wrong: -EBADMSG if the record makes no sense, or -ENOMEM. The first one counts. */
 static inline void record_fail(struct record *r, int error)
 {
 	if (r->error == 0)
@@ -89,12 +89,12 @@ void record_flag(struct record *r, bool *member);  /* 4 bytes */
 void record_flag8(struct record *r, bool *member); /* 1 byte */
 /* A text in @room bytes, with a NUL and zeros to the end. */
 void record_text(struct record *r, char *text, size_t room);
-/* The same, allocated; NULL is written as "", and read. */
+/* The same for an allocated text; NULL is written as "", and that is read as NULL. */
 void record_string(struct record *r, char **text, size_t room);
-/* So many bytes, of a multiple of @unit, follow the members, one of which is how many units these
- * are. When it is read: where they are in the record. */
+/* So many bytes, a multiple of @unit, follow the members, one of which is the number of units. When
+ * it is read: returns where they are in the record. */
 struct iovec record_rest(struct record *r, const void *bytes, size_t size, size_t unit);
-/* The same of text at the end of an object, which has room for it and a NUL: once in each. */
+/* The same for a text at the end of an object, which has room for it and a NUL: once for each. */
 void record_rest_of(struct record *r, char *text, size_t *size);
 
 #endif

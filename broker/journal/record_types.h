@@ -2,18 +2,18 @@
 #ifndef BROKER_JOURNAL_RECORD_TYPES_H
 #define BROKER_JOURNAL_RECORD_TYPES_H
 
-/* The number says which type a record is of in the memory itself: it never changes, and a type that
- * is no more leaves its number unused, as 2, 10, 11 and 20 are. What is in the records of a type
- * belongs to the room whose objects they are of. */
+/* The number says in the memory itself which type a record has. It never changes, and the number of
+ * a type that is no more stays unused, as 2, 10, 11 and 20 are. The room whose objects have these
+ * records decides what is in them. */
 enum record_type {
 	RECORD_NONE = 0,
-	RECORD_IDS = 1, /* one: numbers that are never given out twice */
+	RECORD_IDS = 1, /* only one: the numbers that are never given out twice */
 	RECORD_CLIENT = 3,
 	RECORD_TIMELINES = 4,
 	RECORD_POOL = 5,
 	RECORD_OPEN_POOL = 6,
 	RECORD_SEGMENT = 7,
-	RECORD_POSSESSION = 8, /* of a segment, by a client */
+	RECORD_POSSESSION = 8, /* that a client has a segment */
 	RECORD_BUFFER = 9,
 	RECORD_METADATA = 12,
 	RECORD_LEASE = 13,
@@ -35,7 +35,8 @@ enum record_type {
 	RECORD_EVENT_LEASE = 30,
 	RECORD_SCRUB = 31,
 	RECORD_ORPHAN = 32,
-	RECORD_ACKNOWLEDGED = 33, /* of a producer's messages, by consumers that are gone */
+	/* what consumers that are gone have acknowledged of a producer's messages */
+	RECORD_ACKNOWLEDGED = 33,
 	RECORD_TYPES
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The checksum of all that is in the journal. It finds what goes wrong by itself, not what somebody
- * has made up. Two inputs of one size that differ in one word never have the same sum of 64 bits.
- */
+/* The checksum of all that is in the journal. It finds what goes wrong by itself, but not what
+ * somebody has forged. Two inputs of one size that differ in one word never have the same sum of 64
+ * bits. */
 
 #include <string.h>
 
