@@ -124,6 +124,8 @@ static void a_segment_is_not_retired_while_streams_use_it(void)
 	share_pool *small;
 
 	start();
+	/* without a limit it may be so large that segments have to be larger, too */
+	options.limit = 16 << 20;
 	options.segment_size = 64 << 10;
 	options.release_threshold = SHARE_KEEP_NONE;
 	check_ok(share_pool_create(client, "small", &options, &small));
