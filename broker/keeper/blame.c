@@ -49,8 +49,8 @@ bool blame_refuses(uid_t uid, unsigned type, uint64_t now_ms)
 	return false;
 }
 
-/* Its entry, or one that is free or over, or the oldest one. Entries are taken from the first one
- * on, and never given back. */
+/* Finds the entry of this user and type; else one that is free or over, or the oldest one. Entries
+ * are taken from the first one on, and never given back, so the first free one ends the list. */
 static struct blame *find_blame(struct blames *b, uint32_t uid, uint32_t type, uint64_t now_ms)
 {
 	struct blame *found = &b->all[0];

@@ -17,10 +17,12 @@
 
 static struct crash *report;
 
-/* Who has used up its stack needs another one. */
+/* The stack on which a crash is reported, as a process that has used up its own needs another
+ * one. */
 static char stack[64 * 1024] __attribute__((aligned(16)));
 
-/* The module may have been loaded by the number of a descriptor, which says nothing. */
+/* Returns a file's name without its folder. The module may have been loaded by the number of a
+ * descriptor, which says nothing, so that is replaced by the module's name. */
 static const char *name_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -40,10 +42,11 @@ static void name_frame(struct crash_frame *f, void *address)
 	f->offset -= (uint64_t)(uintptr_t)info.dli_fbase;
 }
 
-/* Each step needs more than the one before it to be well, and what was written until then is there
- * if it is not. Should a step crash, the process dies; should one hang, the keeper kills it. The
- * two innermost frames are this function's, and of what returns from it; then the signal comes
- * again. */
+/* Writes down where the process has crashed. Each step depends on more than the one before it, and
+ * if one goes wrong, what was written until then is there. Should a step crash, the process dies;
+ * should one hang, the keeper kills it. The two innermost frames are left out: they are this
+ * function's own, and the one that returns from it. When it has returned, the signal comes again,
+ * and then it kills. */
 static void on_crash(int number, siginfo_t *info, void *context)
 {
 	void *frames[CRASH_FRAMES + OWN_FRAMES];
@@ -74,7 +77,7 @@ void crash_report_to(struct crash *out)
 	report = out;
 	if (PROCESS_IS_INSTRUMENTED)
 		return;
-	backtrace(&frame, 1); /* loads what it needs, for which it is too late in a crash */
+	backtrace(&frame, 1); /* this loads a library, for which it is too late in a crash */
 	sigaltstack(&other, NULL);
 	for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++)
 		sigaction(crashes[i], &action, NULL);

@@ -16,24 +16,27 @@
 #include "base/process.h"
 #include "broker/keeper/silence.h"
 
-/* As large as that of any process: what a deputy forks when it is keeper runs on it, a whole
- * broker. */
+/* A deputy's stack is as large as that of any process, as a deputy that has become the keeper forks
+ * brokers, and each of them runs on a copy of it. */
 #define STACK_SIZE (8 * 1024 * 1024)
-/* Of pages of any size. Below it there is what the keeper knows. */
+/* The part at the end of a stack that may not be used, so that a stack that grows too large does
+ * not reach what the keeper knows, which lies below. It is a multiple of the size of a page,
+ * whatever that is on a machine. */
 #define GUARD_SIZE (64 * 1024)
 
-/* One is the deputy's, and the other one, if it is used at all, that of a deputy that goes on as
- * keeper. A process has them from its start, so that no memory is needed for the next deputy. Where
- * there is no deputy they are small, as LeakSanitizer reads all of them when a process ends. */
+/* One stack is the deputy's. The other one, if it is used at all, is that of a deputy that has
+ * become the keeper. A process has both from its start, so that no memory is needed for the next
+ * deputy. Where there is no deputy they are small, as LeakSanitizer reads all of them when a
+ * process ends. */
 static char stacks[2][PROCESS_IS_INSTRUMENTED ? GUARD_SIZE : STACK_SIZE]
     __attribute__((aligned(GUARD_SIZE)));
 static unsigned next_stack;
 
 static struct deputy_watch watch;
 
-/* As long as the keeper lives, its deputy changes nothing that the two have in common. So its calls
- * of the system open and close nothing, and the C library, which would set errno, has no part in
- * them. The result is negative errno where a call fails. */
+/* Makes a system call. As long as the keeper lives, its deputy changes nothing that the two have in
+ * common. So the calls that it makes open and close nothing, and it makes them without the C
+ * library, which would set errno. Returns negative errno if the call fails. */
 static long raw_call(long number, long a, long b, long c, long d)
 {
 #if defined(__x86_64__)
@@ -66,7 +69,7 @@ static long raw_call(long number, long a, long b, long c, long d)
 #endif
 }
 
-/* Returns whether the keeper is dead; after a moment, if it is not. */
+/* Waits until the keeper is dead, for @ms at most, and returns whether it is. */
 static int is_dead(unsigned ms)
 {
 	struct pollfd dead = {watch.pidfd, POLLIN, 0};
@@ -78,8 +81,9 @@ static int is_dead(unsigned ms)
 
 enum judgement { LET_IT_BE = 1, REPORTED, KILLED };
 
-/* To find out what the keeper is doing takes descriptors, and to log it takes the C library. So a
- * process of its own does this, which has copies of both. */
+/* Decides whether a keeper that hangs is to be killed, and kills it then. To find out what it is
+ * doing takes descriptors, and to log that takes the C library. So a process of its own does this,
+ * which has copies of both. */
 static void judge(struct silence *s, unsigned hang_ms)
 {
 	int status = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How brokers end, and what comes after that: another one, of which program and how soon, or none.
- */
+/* How brokers end, and what comes after that: another broker, of which program and how soon, or
+ * none. */
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,18 +14,19 @@
 #include "broker/keeper/state.h"
 #include "broker/log/log.h"
 
-/* So many brokers of a new program may be killed before one of them serves: that nobody kills them
- * for what they do cannot be known. */
+/* When so many brokers of a new program were killed before one of them served, the old one goes on.
+ * Nobody knows whether they were killed for what they do. */
 #define KILLS_MAX 3
-/* KEEPER_DEATHS_MAX brokers may end so soon, for no reason from outside, before it gives up. */
+/* When more than KEEPER_DEATHS_MAX brokers have died within this time, for no reason from outside,
+ * the keeper gives up. */
 #define DEATHS_MS    30000
 #define WAIT_LAST_MS 10000
 
 struct end {
-	bool by_itself; /* else it was killed, or has crashed */
-	int code;       /* what it has ended with by itself */
-	int signal;     /* that it has died of; 0: nobody knows */
-	bool hung;      /* the keeper has killed it for that, which counts as a crash */
+	bool by_itself; /* if not, it was killed or has crashed */
+	int code;       /* the exit code with which it has ended by itself */
+	int signal;     /* the signal that it has died of; 0: nobody knows */
+	bool hung;      /* the keeper has killed it as it hung, which counts as a crash */
 };
 
 static struct end end_of_child(int status)
@@ -35,7 +36,8 @@ static struct end end_of_child(int status)
 			    .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
 }
 
-/* Of one that an earlier keeper has forked the kernel says nothing but that it has ended. */
+/* How a broker has ended that an earlier keeper has forked. The kernel tells only that it has
+ * ended; all else is what the broker has written down itself. */
 static struct end end_of_other(const struct keeper *k)
 {
 	int code = atomic_load(&k->table->ended);
@@ -45,13 +47,14 @@ static struct end end_of_other(const struct keeper *k)
 			    .signal = code >= 0 ? 0 : atomic_load(&k->health->crash.signal)};
 }
 
-/* Of itself: not killed by anybody else. */
+/* Whether the broker has died of what it did, and was not killed by anybody else. */
 static bool has_crashed(const struct end *end)
 {
 	return end->hung || (!end->by_itself && end->signal != SIGKILL && end->signal != 0);
 }
 
-/* The time in which they hung does not count: how long that is depends on the configuration. */
+/* Notes that a broker has died, and returns whether too many have in a short time. The time in
+ * which they hung is added to that time, as how long that is depends on the configuration. */
 static bool too_many_deaths(struct state *s, bool hung)
 {
 	uint64_t now = clock_ms(), *oldest = &s->deaths[s->n_deaths % KEEPER_DEATHS_MAX];
@@ -64,7 +67,8 @@ static bool too_many_deaths(struct state *s, bool hung)
 	return many;
 }
 
-/* The next broker is of that program; if it cannot, then of this one. */
+/* Changes to the program that is handed over to: the next broker is of that. If it cannot go on,
+ * the one after it is of this program again. */
 static void change_module(struct state *s)
 {
 	s->own[OWN_MODULE_BEFORE] = s->own[OWN_MODULE];
@@ -75,7 +79,7 @@ static void change_module(struct state *s)
 	s->keeper.before = KEEPER_HANDED_OVER;
 }
 
-/* How it has ended, for the log. */
+/* Says for the log how a broker has ended. The text is overwritten by the next call. */
 static const char *text_of(const struct end *end)
 {
 	static char text[64];
@@ -92,8 +96,8 @@ static const char *text_of(const struct end *end)
 	return text;
 }
 
-/* Whether brokers of the new program have been tried enough. Another one is tried if this one was
- * killed, by whomever. */
+/* Whether the new program is given up, as enough of its brokers have been tried. If this one was
+ * killed, by whomever, another one is tried, up to KILLS_MAX. */
 static bool is_given_up(struct state *s, bool killed)
 {
 	return s->own[OWN_MODULE_BEFORE] >= 0 && (!killed || ++s->n_killed == KILLS_MAX);
@@ -115,9 +119,10 @@ static void fall_back(struct state *s, const struct end *end)
 			  text_of(end));
 }
 
-/* One that crashes is no longer waited for than one that served: too_many_deaths() ends that. One
- * that finds out that it cannot take over may have said before that it serves, so that nobody goes
- * back to the program of before. */
+/* Decides how long to wait until the next broker is forked. A broker that crashed is followed at
+ * once, like one that served: too_many_deaths() puts an end to that. One that finds out that it
+ * cannot take over is followed later and later, even if it has said that it serves. It may have
+ * said so only to keep the keeper from going back to the program before. */
 static void delay_next(struct state *s, bool killed, bool again)
 {
 	if (again || (killed && !s->serves))
@@ -126,7 +131,7 @@ static void delay_next(struct state *s, bool killed, bool again)
 		s->wait_ms = 0;
 }
 
-/* False: there is to be no other one. */
+/* Decides what follows the broker that has ended. False: there is to be no other one. */
 static bool follow(struct state *s, const struct end *end)
 {
 	bool again = end->by_itself && end->code == KEEPER_TRY_AGAIN;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The processes that a keeper forks: brokers, and those that only find out whether they could be
- * one. */
+ * one, which are rehearsals. */
 
 #include <errno.h>
 #include <poll.h>
@@ -27,7 +27,7 @@
 #include "broker/keeper/state.h"
 #include "wire/packet.h"
 
-#define SLICE_MS 50 /* so that this keeper is not taken for one that hangs */
+#define SLICE_MS 50 /* between two beats, so that this keeper is not taken for one that hangs */
 
 #ifdef __SANITIZE_ADDRESS__
 #define WITHOUT_LEAK_CHECK 1
@@ -35,8 +35,8 @@
 #define WITHOUT_LEAK_CHECK 0
 #endif
 
-/* The keeper first writes down that there is this broker. If it dies before, its deputy does not
- * know of it, and starts another one. */
+/* Waits until the keeper has written down that there is this broker. If the keeper dies before
+ * that, its deputy does not know of this broker and starts another one; so this one ends. */
 static void wait_until_known(int socket)
 {
 	struct kept_message m;
@@ -51,7 +51,8 @@ static void wait_until_known(int socket)
 		_exit(EXIT_FAILURE);
 }
 
-/* In the child, with its keeper as it gets it. SIGTERM and others wait until its loop takes them
+/* Runs the broker's program in the child, with the keeper's state as the program gets it. SIGTERM
+ * and the other signals that are blocked wait until the broker's loop takes them
  * (broker/life/ending.c). */
 static void __attribute__((noreturn)) become_broker(struct state *s, int module)
 {
@@ -64,17 +65,16 @@ static void __attribute__((noreturn)) become_broker(struct state *s, int module)
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	prctl(PR_SET_NAME, "share-broker");
 	program = module_load(module, s->path);
-	/* what is the keeper's and of no use to a broker */
+	/* the keeper's own descriptors are of no use to a broker, but for the journal */
 	for (int i = 0; i < N_OWN; i++)
 		if (i != OWN_JOURNAL && (i != OWN_LOG || !KEEPER_MAIN_SYMBOL))
 			fd_close(s->own[i]);
 	if (!s->keeper.rehearses && !MUTATION(begins_unknown))
 		wait_until_known(s->keeper.broker);
 	r = program ? program(&s->keeper, s->argc, s->argv) : EXIT_FAILURE;
-	/* What rehearses has half of what is somebody else's, and takes nothing down. And GCC 12's
+	/* A rehearsal has half of what is somebody else's, and takes nothing down. And GCC 12's
 	 * LeakSanitizer crashes at the end of a process that was forked and has loaded a module
-	 * since.
-	 */
+	 * since. */
 	if (s->keeper.rehearses || WITHOUT_LEAK_CHECK) {
 		fflush(NULL);
 		_exit(r);
@@ -97,14 +97,14 @@ int broker_fork(struct state *s)
 	pid = fork();
 	if (pid == 0) {
 		fd_close(ends[0]);
-		/* who stops the service from a terminal means the keeper, which tells its broker */
+		/* a terminal's signal is for the keeper alone, which tells its broker */
 		setpgid(0, 0);
 		s->keeper.broker = ends[1];
 		become_broker(s, s->own[OWN_MODULE]);
 	}
 	fd_close(ends[1]);
 	pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
-	if (pidfd < 0) { /* a child that there is ends, as nobody says that it may begin */
+	if (pidfd < 0) { /* a child that was made ends, as nobody says that it may begin */
 		s->keeper.generation--;
 		fd_close(ends[0]);
 		return -EAGAIN;
@@ -121,7 +121,8 @@ int broker_fork(struct state *s)
 	return 0;
 }
 
-/* One that was killed may take its time to die, for which nobody waits. */
+/* A rehearsal that was killed may take longer than this to die. Nobody waits for that, as the
+ * broker waits for the keeper. */
 #define DEATH_MS 1000
 
 static int wait_a_slice(int pidfd)
@@ -134,9 +135,10 @@ static int wait_a_slice(int pidfd)
 	return r < 0 && errno == EINTR ? 0 : r;
 }
 
-/* Who serves waits for it, and so do all that it serves. So one that does not get on has the time
- * of a broker that does not, and one that does has more, as there may be much to take over.
- * Returns 0 when it takes too long, and says so. */
+/* Waits until the rehearsal ends. The broker that serves waits for it, and so do all that it
+ * serves. So a rehearsal that does not get on has no more time than a broker that hangs; one that
+ * gets on has more, as there may be much to take over. Returns 0 when it takes too long, and @why
+ * says so. */
 static int wait_while_it_gets_on(const struct state *s, int pidfd, char why[static KEPT_TEXT])
 {
 	const struct kept_health *h = s->keeper.health;
@@ -164,7 +166,8 @@ static int wait_while_it_gets_on(const struct state *s, int pidfd, char why[stat
 	return r;
 }
 
-/* Without an answer in time it is none. */
+/* Waits for the rehearsal's verdict. Returns 0: it could go on; or negative errno, with @why where
+ * that is known. A rehearsal that takes too long is killed, and could not. */
 static int wait_for_rehearsal(const struct state *s, pid_t pid, char why[static KEPT_TEXT])
 {
 	_cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -189,7 +192,7 @@ static int wait_for_rehearsal(const struct state *s, pid_t pid, char why[static 
 	return -ECANCELED;
 }
 
-/* Of several lines the first one; @text stays as it is if there is none. */
+/* Reads the first line that the rehearsal has written. @text stays as it is if there is none. */
 static void read_reason(int fd, char text[static KEPT_TEXT])
 {
 	char said[KEPT_TEXT];

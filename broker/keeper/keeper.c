@@ -35,13 +35,14 @@
 #include "broker/log/log.h"
 #include "wire/packet.h"
 
-/* Keepers that die so soon, one after the other, are followed later and later. */
+/* When more than QUICK_MANY keepers, one after the other, have died within so short a time, each
+ * next one waits longer than the one before. */
 #define QUICK_MS   2000
 #define QUICK_MANY 5
 
 static struct {
 	struct state states[2];
-	atomic_uint now; /* the one that counts */
+	atomic_uint now; /* the state that counts */
 } keeping;
 
 static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP};
@@ -70,7 +71,7 @@ static bool is_own(const struct state *s, int fd)
 	return false;
 }
 
-/* From now on @s counts. */
+/* Makes @s the state that counts, and closes the keeper's own descriptors that are not in @s. */
 static void commit(const struct state *s)
 {
 	unsigned before = keeping.now;
@@ -85,10 +86,10 @@ static void commit(const struct state *s)
 	atomic_store(&s->keeper.table->keepers_died, s->keepers_died);
 }
 
-/* By number: whether this is one of the keeper's. So many cannot be open, and looking each number
- * up in the table would take seconds where there are many clients. */
+/* For each number of a descriptor, whether it is one of the keeper's. So many are never open. To
+ * look each number up in the table would take seconds where there are many clients. */
 static uint64_t stays[TABLE_ROOM_MAX / 64 + 1];
-static atomic_bool in_use; /* and so it was when a keeper died */
+static atomic_bool in_use; /* whether @stays is; it still says so if a keeper died over that */
 
 static void let_stay(int fd, int *last)
 {
@@ -104,9 +105,10 @@ static void close_between(int first, int last)
 		syscall(SYS_close_range, (unsigned)first, (unsigned)last, 0);
 }
 
-/* What this process was started with is the first broker's to keep or not: the socket, say, that it
- * is to listen on, which nobody is to find open when the broker has closed it. And what a keeper
- * that has died had just opened is nobody's. */
+/* Closes all descriptors that are not the keeper's own, not in the table and not standard ones. Of
+ * what this process was started with, the first broker has had kept what it needs. The socket that
+ * it was to listen on, say, is not to be open any more when the broker has closed it. And what a
+ * keeper that died had just opened is nobody's. */
 static void close_all_but_own(const struct state *s)
 {
 	const struct kept_table *t = s->keeper.table;
@@ -132,7 +134,7 @@ static void close_all_but_own(const struct state *s)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What its broker says                                                                        */
+/* What the broker says */
 
 static void has_taken_over(struct state *s)
 {
@@ -168,7 +170,8 @@ static int handle(struct state *s, struct kept_message *m, struct fd_list *fds)
 	}
 }
 
-/* What was asked twice, as a keeper died in between, has its answer already. */
+/* Reads what the broker asks, and prepares the answer. A broker whose keeper died before it
+ * answered asks twice; if the answer is there, nothing is done again. */
 static void listen_to_broker(struct state *s)
 {
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
@@ -186,12 +189,13 @@ static void listen_to_broker(struct state *s)
 	if (r == 0)
 		r = size == sizeof(m) && m.n <= KEPT_AT_ONCE ? handle(s, &m, &fds) : -EPROTO;
 	else
-		r = -EMFILE; /* there was no room for what came with it */
+		r = -EMFILE; /* there was no room for the descriptors that came with it */
 	m.word = (uint32_t)-r;
 	s->answer = m;
 }
 
-/* The broker waits for it: the kernel may have no memory for it yet. */
+/* Says what there is to say. If the kernel has no memory for it yet, the keeper tries again, as the
+ * broker waits for it. */
 static void speak(const struct state *s)
 {
 	static const struct kept_message it_is_there = {.serial = 0};
@@ -200,8 +204,8 @@ static void speak(const struct state *s)
 
 	if (s->says == SAYS_NOTHING || s->own[OWN_SOCKET] < 0)
 		return;
-	/* Without waiting: there is room for an answer, and a broker that has read none of many
-	 * words of deputies reads the first ones. */
+	/* Sending does not wait: there is room for an answer, and a broker that has not read many
+	 * words of deputies yet reads the first ones. */
 	do {
 		beat();
 		r = packet_send(s->own[OWN_SOCKET], m, sizeof(*m), NULL, 0, false);
@@ -209,9 +213,10 @@ static void speak(const struct state *s)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What happens to it                                                                          */
+/* What happens to the keeper */
 
-/* Agents of brokers that have died are among its children. */
+/* Takes note of processes that have died. Agents of brokers that have died are among the keeper's
+ * children, too; nothing is to be done about those. */
 static void collect(struct state *s)
 {
 	struct kept_table *t = s->keeper.table;
@@ -227,13 +232,13 @@ static void collect(struct state *s)
 	}
 	if (s->broker == 0 || poll(&(struct pollfd){s->own[OWN_BROKER], POLLIN, 0}, 1, 0) != 1)
 		return;
-	/* it is no child of this process if an earlier keeper has forked it */
+	/* the broker is no child of this process if an earlier keeper has forked it */
 	pid = waitpid(s->broker, &status, WNOHANG);
 	if (pid != 0)
 		broker_has_ended(s, pid > 0 ? &status : NULL);
 }
 
-/* What is seen of the broker that there is. Each keeper begins anew. */
+/* What this keeper has seen of the broker's beats. Each keeper begins anew. */
 static struct silence silence;
 
 static void listen_for_beats(const struct state *s)
@@ -241,15 +246,16 @@ static void listen_for_beats(const struct state *s)
 	silence_begin(&silence, atomic_load(&s->keeper.health->beat), clock_ms());
 }
 
-/* That it is to die is written down first: if this keeper is killed now, its deputy knows why the
- * broker has died. That it is dead says the pidfd, and only then there is another one. */
+/* Finds out whether the broker hangs, and then notes that it is to die. It is killed only when that
+ * is written down: if this keeper is killed before, its deputy knows why the broker has died. And
+ * only when the pidfd says that the broker is dead, another one is forked. */
 static void look_at_broker(struct state *s)
 {
 	const struct kept_health *h = s->keeper.health;
 	unsigned hang_ms = atomic_load(&h->hang_ms);
 
-	/* also while one is dying that was killed, as this says how long to wait for the next look
-	 */
+	/* This is called for a broker that is dying, too, as it decides how long to wait until the
+	 * next look. */
 	if (!silence_look(&silence, atomic_load(&h->beat), hang_ms, clock_ms()) || s->broker == 0 ||
 	    s->hangs)
 		return;
@@ -273,14 +279,15 @@ static void take_signal(struct state *s)
 		return;
 	if (info.ssi_signo != SIGHUP)
 		s->end = (int)info.ssi_signo;
-	/* its number may be another's by now, if it is no child of this process */
+	/* by its number it might be another process by now, if it is no child of this one */
 	if (s->broker > 0)
 		syscall(SYS_pidfd_send_signal, s->own[OWN_BROKER], info.ssi_signo, NULL, 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Less when there is a signal, which may say that there is to be no other broker. */
+/* Waits until the next broker is to be forked. A signal ends the wait, as it may be one that the
+ * broker is to be told. */
 static void wait_for(const struct state *s)
 {
 	struct pollfd fds = {s->own[OWN_SIGNALS], POLLIN, 0};
@@ -309,7 +316,7 @@ static void start_next(struct state *s)
 	s->wait_ms = WAIT_FIRST_MS;
 	s->status = EXIT_FAILURE;
 	take_signal(s);
-	s->is_over = s->end != 0; /* there can be no broker to tell */
+	s->is_over = s->end != 0; /* there is no broker that could be told */
 }
 
 static void wait_and_handle(struct state *s)
@@ -333,7 +340,8 @@ static void wait_and_handle(struct state *s)
 
 static void go_on_for_another(void);
 
-/* Without one, this keeper is not less than it would be otherwise. */
+/* Starts a deputy if there is none. If that fails, the keeper goes on without one: it does all else
+ * as well, and tries again later. */
 static void have_deputy(struct state *s)
 {
 	struct kept_table *t = s->keeper.table;
@@ -353,7 +361,7 @@ static void have_deputy(struct state *s)
 	atomic_store(&t->deputy, pid > 0 ? pid : 0);
 }
 
-/* What it ends with. */
+/* Keeps brokers until there is to be no other one. Returns the exit status for the process. */
 static int keep_brokers(void)
 {
 	pid_t deputy;
@@ -378,9 +386,9 @@ static int keep_brokers(void)
 	return current()->status;
 }
 
-/* systemd knows the service by the process that it has started, and would send signals to that
- * one. If that is not the one that was a keeper first, the service is somebody else's, who has
- * started a private broker. */
+/* Tells systemd that this process is the service's main one now. Otherwise systemd would send
+ * signals to the process that it has started. If that was not the first keeper, the service is
+ * somebody else's, who has started a private broker, and nothing is told. */
 static void tell_service_manager(pid_t started)
 {
 	const char *path = getenv("NOTIFY_SOCKET"), *pid = getenv("SYSTEMD_EXEC_PID");
@@ -405,14 +413,14 @@ static void tell_service_manager(pid_t started)
 
 static void become_keeper(const struct keeper *k)
 {
-	/* agents outlive the broker that has started them */
+	/* agents outlive the broker that has started them, and become the keeper's children */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	beat_at(&k->health->keeper_beat);
 	atomic_store(&k->table->deputy, 0);
 	atomic_store(&k->table->keeper, getpid());
 }
 
-/* Its deputy is there already, and looks for beats. */
+/* Sleeps, with beats meanwhile, as the deputy is there already and looks for them. */
 static void sleep_ms(unsigned ms)
 {
 	const unsigned piece = 16;
@@ -423,7 +431,7 @@ static void sleep_ms(unsigned ms)
 	}
 }
 
-/* In the deputy, whose keeper has died. */
+/* Makes a deputy, whose keeper has died, the keeper. */
 static void go_on_for_another(void)
 {
 	struct state s = *current();
@@ -449,14 +457,15 @@ static void go_on_for_another(void)
 	if (!s.is_over) {
 		log_warning("keeper %d has died; its deputy goes on", (int)before);
 		tell_service_manager(s.keeper.pid);
-		/* should keepers die by themselves: brokers serve meanwhile */
+		/* if keepers die by themselves, they die less often so; the broker serves
+		 * meanwhile */
 		if (s.quick_deaths > QUICK_MANY)
 			sleep_ms(1U << (s.quick_deaths < 10 ? s.quick_deaths : 10));
 	}
 	_exit(keep_brokers());
 }
 
-/* As much as this process may let itself have. Returns what it was before. */
+/* Raises a limit to as much as this process may let itself have. Returns what it was before. */
 static rlim_t raise_limit(__rlimit_resource_t resource)
 {
 	struct rlimit limit = {0};
@@ -470,9 +479,10 @@ static rlim_t raise_limit(__rlimit_resource_t resource)
 	return before;
 }
 
-/* Every client and every segment costs descriptors (docs/operating.md). A journal is a file that is
- * mapped, and has room for more than it ever needs; what is too much for a limit is to fail, and
- * not to kill. */
+/* Raises the limits that the broker might reach. Every client and every segment costs descriptors
+ * (docs/operating.md). A journal is a file that is mapped, and has room for more than it ever
+ * needs. What is too much for the limit of a file's size is to fail, and not to kill: SIGXFSZ is
+ * ignored. */
 static void raise_limits(struct keeper *k)
 {
 	k->descriptors_before = raise_limit(RLIMIT_NOFILE);
@@ -489,8 +499,9 @@ int keeper_run(const char *module, int argc, char **argv)
 
 	memset(s.own, -1, sizeof(s.own));
 	raise_limits(&s.keeper);
-	/* of a log that nobody reads any more; of a terminal that stops who writes from another
-	 * group than the one in its foreground, as brokers do */
+	/* SIGPIPE comes from a log that nobody reads any more. SIGTTOU comes from a terminal that
+	 * stops whoever writes to it from another group than the one in its foreground, as brokers
+	 * do. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGTTOU, SIG_IGN);
 	handled_signals(&set);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The broker's side of what the keeper keeps. A process has one keeper at most, so this is the
- * process's, and not some broker's. */
+/* The broker's side of what the keeper keeps. A process has one keeper at most, so what is known of
+ * it belongs to the process, and not to a struct broker. */
 
 #include <assert.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "wire/packet.h"
 
 #define TRIES 200 /* ms */
-/* All else it answers at once. */
+/* how long a broker waits for an answer between two beats */
 #define SLICE_MS 50
 
 struct closing_later {
@@ -37,18 +37,19 @@ static struct {
 	struct kept_table *table;
 	struct kept_health *health;
 	int socket, journal;
-	uint64_t serial; /* of the last message */
-	uint64_t late;   /* of the one that the keeper has not answered in time; 0: of none */
+	uint64_t serial; /* the serial of the last message */
+	uint64_t late;   /* the serial that was not answered in time; 0: there is none */
 	uint32_t late_word;
 	bool rehearses;
-	uint32_t *ids; /* by descriptor */
+	uint32_t *ids; /* numbers in the table, by descriptor */
 	int n_ids;
-	bool *taken; /* by number, in a broker that comes after another one */
+	bool *taken; /* whether it was taken, by number in the table */
 	struct closing_later *later;
 	size_t n_later, room_later;
 } mine = {.socket = -1};
 
-/* Whatever is written to pages of clients and channels is written to copies from now on. */
+/* Makes a mapping private, so that what a rehearsal writes to pages of clients and channels is
+ * written to copies. */
 static void map_privately(struct kept_slot *k)
 {
 	void *p = mapping_make(k->address, k->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
@@ -80,7 +81,8 @@ void kept_init(const struct keeper *k)
 			map_privately(&k->table->slots[i]);
 }
 
-/* Gets better by itself: memory, or descriptors that are on their way elsewhere. */
+/* Whether an error goes away by itself, as there may be memory again later, or fewer descriptors
+ * under way. */
 static bool passes(int error)
 {
 	return error == -EAGAIN || error == -ENOMEM || error == -ENOBUFS || error == -ETOOMANYREFS;
@@ -88,7 +90,8 @@ static bool passes(int error)
 
 static void __attribute__((noreturn)) end_with_keeper(int error)
 {
-	/* others than the keeper cannot tell a broker without one from one that goes on */
+	/* A broker that nobody keeps any more ends, as nobody else could tell it from one that goes
+	 * on. */
 	log_error(
 	    "keeper and deputy have died (%s): this broker ends, and all its clients are "
 	    "disconnected",
@@ -96,7 +99,8 @@ static void __attribute__((noreturn)) end_with_keeper(int error)
 	_exit(EXIT_FAILURE);
 }
 
-/* What cannot be said for as long as TRIES is not said: an error. */
+/* Tells the keeper something. If that has not worked after TRIES, it is an error and was not
+ * said. */
 static int say(const struct kept_message *m, const int *fds, size_t n_fds)
 {
 	int r, tries = 0;
@@ -111,7 +115,8 @@ static int say(const struct kept_message *m, const int *fds, size_t n_fds)
 	return r;
 }
 
-/* False: there is nothing yet. Of another size it is one with serial 0. */
+/* Reads a message of the keeper's, if there is one; false: there is none yet. If it has another
+ * size, it is taken for one with serial 0. */
 static bool hear(struct kept_message *m)
 {
 	struct fd_list none;
@@ -125,8 +130,9 @@ static bool hear(struct kept_message *m)
 	return r == 0;
 }
 
-/* Long after a keeper that stands still has been followed by its deputy. So it has none, or that
- * one stands still as well. */
+/* Returns until when to wait for an answer, which is long after a keeper that stands still would
+ * have been followed by its deputy. So if there is no answer by then, there is no deputy, or it
+ * stands still as well. */
 static int64_t patience(uint32_t word)
 {
 	unsigned hang_ms = atomic_load(&mine.health->hang_ms), ms;
@@ -137,7 +143,8 @@ static int64_t patience(uint32_t word)
 	return deadline_from((int)ms);
 }
 
-/* The same until @deadline, with beats meanwhile: whoever waits for its keeper does not hang. */
+/* Waits for a message until @deadline, with beats meanwhile, as a broker that waits for its keeper
+ * does not hang. */
 static bool hear_until(struct kept_message *m, int64_t deadline)
 {
 	struct pollfd said = {mine.socket, POLLIN, 0};
@@ -155,7 +162,7 @@ static bool hear_until(struct kept_message *m, int64_t deadline)
 
 static bool drop(const uint32_t *ids, size_t n);
 
-/* It was not answered in time, so who wanted it has gone on without. */
+/* Undoes what was answered too late, as whoever wanted it has gone on without. */
 static void take_late(const struct kept_message *answer)
 {
 	uint32_t word = mine.late_word;
@@ -166,13 +173,14 @@ static void take_late(const struct kept_message *answer)
 		return;
 	if (word == KEPT_KEEP && answer->n > 0 && answer->ids[0] > KEPT_FIXED)
 		drop(answer->ids, answer->n);
-	/* it does: this broker has not ended */
+	/* this broker still serves: it has not ended */
 	if (word == KEPT_HAND_OVER)
 		kept_serves();
 }
 
-/* What the keeper was asked may have died with it, or its deputy has yet to read it: then that
- * answers it, and takes this for the same, asked twice. */
+/* Asks for the answer that is late, after a deputy has gone on. If what was asked has died with the
+ * keeper, this is answered in its place. If not, the deputy takes this for the same message, asked
+ * twice, and gives the same answer. */
 static void ask_for_answer(void)
 {
 	struct kept_message m = {.serial = mine.late, .word = KEPT_DROP};
@@ -183,7 +191,7 @@ static void ask_for_answer(void)
 		take_late(&m);
 }
 
-/* Nothing is asked right now. */
+/* Reads all messages while nothing is asked, and takes a late answer from them. */
 static void hear_all(void)
 {
 	struct kept_message m;
@@ -206,8 +214,9 @@ static int give_up_waiting(const struct kept_message *m)
 	return -ETIMEDOUT;
 }
 
-/* The keeper answers everything, and waits for nobody. One that has died over it is asked again, by
- * the same number. One that has not answered in time is asked nothing before it has. */
+/* Asks the keeper, and waits for its answer. The keeper answers everything, and waits for nobody.
+ * If it has died meanwhile, its deputy is asked again, by the same serial. A keeper that has not
+ * answered in time is asked nothing more until it has. */
 static int ask(struct kept_message *m, const int *fds, size_t n_fds)
 {
 	struct kept_message answer;
@@ -241,7 +250,8 @@ int kept_socket(void)
 	return mine.table && !mine.rehearses ? mine.socket : -1;
 }
 
-/* Nothing is asked right now, so none of it is an answer that somebody waits for. */
+/* The broker's loop asks nothing right now, so nothing that is read is an answer that somebody
+ * waits for. */
 void kept_hear(void)
 {
 	hear_all();
@@ -294,7 +304,8 @@ void kept_serves(void)
 		ask(&m, NULL, 0);
 }
 
-/* What a broker that rehearses says is a line of a log, without a time. */
+/* What a rehearsal says is a line of a log, without a time; the beginning of that line is left out
+ * of the reason. */
 int kept_rehearse(char why[static KEPT_TEXT])
 {
 	static const char said[] = "share-broker: error: ";
@@ -352,7 +363,8 @@ uint32_t kept_id(int fd)
 	return fd >= 0 && fd < mine.n_ids ? mine.ids[fd] : 0;
 }
 
-/* False: the keeper has them still, and the next broker will close them. */
+/* Has the keeper let these go. False: it may have them still, and then the next
+ * broker will close them. */
 static bool drop(const uint32_t *ids, size_t n)
 {
 	struct kept_message m = {.word = KEPT_DROP, .n = (uint32_t)n};
@@ -379,8 +391,9 @@ int kept_keep(const int *fds, const size_t *sizes, size_t n)
 		r = ask(&m, fds, n);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		set_id(fds[i], m.ids[i]);
-		/* the number that the table has for it is the keeper's own; in a rehearsal, which
-		 * asks nobody, it has none */
+		/* In the table is the keeper's number of the descriptor, which is not this
+		 * process's. So it counts as taken: nobody here may take it or close it. A
+		 * rehearsal, which asks nobody, is told no id. */
 		if (mine.taken && m.ids[i] > 0)
 			mine.taken[m.ids[i] - 1] = true;
 	}
@@ -402,7 +415,7 @@ int kept_keep_fixed(const int fds[static KEPT_FIXED])
 	}
 	if (!mine.table)
 		return 0;
-	/* the others are not closed in the keeper when they are closed here */
+	/* the others get no id here, so the keeper has them still when they are closed here */
 	r = fds[0] < 0 ? 0 : set_id(fds[0], KEPT_LISTENER);
 	return r < 0 ? r : ask(&m, some, m.n);
 }
@@ -436,7 +449,8 @@ int kept_look(uint32_t id)
 		   : -1;
 }
 
-/* The keeper's first: to close something last may take long, and the keeper is there for all. */
+/* Has the keeper let go first: whoever closes something last may take long for that, and the
+ * keeper, which is there for all, is not to be the one. */
 static void drop_and_close(const uint32_t *ids, const int *fds, size_t n)
 {
 	drop(ids, n);
@@ -488,7 +502,7 @@ void kept_close_by(int fd, void (*how)(void *data, int fd), void *data)
 		size_t room = mine.room_later ? mine.room_later * 2 : 64;
 		struct closing_later *later = realloc(mine.later, room * sizeof(*later));
 
-		if (!later) { /* early is better than never */
+		if (!later) { /* without memory it is closed at once: early is better than never */
 			drop(&id, id > 0);
 			if (id)
 				set_id(fd, 0);
@@ -513,7 +527,7 @@ void kept_flush(size_t n)
 	size_t found = 0;
 	bool all = true;
 
-	if (n == 0) /* perhaps there is no list yet */
+	if (n == 0) /* there may be no list yet */
 		return;
 	for (size_t i = 0; i < n; i++) {
 		uint32_t id = kept_id(mine.later[i].fd);
@@ -526,8 +540,8 @@ void kept_flush(size_t n)
 		}
 	}
 	all &= drop(ids, found);
-	/* who is at the other end of a connection is told at least; all else waits for the next
-	 * broker */
+	/* If the keeper has some of them still, at least the peers of connections are told that
+	 * these have ended; all else waits until the next broker closes it. */
 	for (size_t i = 0; !all && i < n; i++)
 		shutdown(mine.later[i].fd, SHUT_RDWR);
 	for (size_t i = 0; i < n; i++) {
@@ -536,7 +550,7 @@ void kept_flush(size_t n)
 		if (kept_id(l.fd))
 			set_id(l.fd, 0);
 		l.how(l.data, l.fd);
-		beat(); /* that may have been the last descriptor of much memory */
+		beat(); /* this may have taken long: it may have freed much memory */
 	}
 	mine.n_later -= n;
 	memmove(mine.later, mine.later + n, mine.n_later * sizeof(*mine.later));

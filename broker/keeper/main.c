@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The program share-broker: it finds the module that is the broker's own program, and is its
+/* The program share-broker: it finds the module that is the broker's own program, and becomes its
  * keeper. All arguments are the module's. */
 
 #include <fcntl.h>
@@ -16,12 +16,13 @@
 #include "broker/keeper/keeper.h"
 #include "broker/log/log.h"
 
-/* Where modules are from where programs are, when both are installed. */
+/* Where the folder of modules is, seen from that of programs, when both are installed. */
 #ifndef SHARE_MODULES
 #define SHARE_MODULES "../lib/share"
 #endif
 
-/* Beside the program, or where it is installed: a file of its name with ".so" behind it. */
+/* Finds the module, which has the program's name with ".so" behind it. It is beside the program, or
+ * in the folder where modules are installed. */
 static bool find_module(char out[PATH_MAX])
 {
 	static const char *const places[] = {"", SHARE_MODULES "/"};
@@ -42,8 +43,8 @@ static bool find_module(char out[PATH_MAX])
 	return false;
 }
 
-/* Nothing else gets the numbers of stdin, stdout and stderr: a line of the log would be written to
- * the journal, or to a client. */
+/* Opens /dev/null as stdin, stdout and stderr where one of them is closed. Nothing else may get
+ * their numbers: a line of the log would be written to the journal, or to a client. */
 static bool open_standard(void)
 {
 	int fd;

@@ -12,7 +12,7 @@
 
 int module_open(const char *path)
 {
-	if (KEEPER_MAIN_SYMBOL) /* any descriptor: nothing is read from it */
+	if (KEEPER_MAIN_SYMBOL) /* any descriptor does, as nothing is read from it */
 		path = "/proc/self/exe";
 	return file_open(path);
 }
@@ -25,9 +25,10 @@ static bool is_there(int fd, const char *path)
 	       open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
 }
 
-/* By its name if that still leads there, as what it needs may lie beside it ($ORIGIN). The file
- * that is open may be another one: a package puts a new file in the place of an old one, also
- * between a look at the name and the loading, so there is a look after it, too. */
+/* Loads a module by its name, if that still leads to the file that is open: what the module needs
+ * may lie beside it ($ORIGIN). The name may lead to another file, as a package puts a new file in
+ * the place of an old one. That may happen between the look at the name and the loading, too, so
+ * there is another look afterwards. */
 static void *load(int fd, const char *path)
 {
 	void *module;
@@ -61,7 +62,7 @@ keeper_main *module_load(int fd, const char *path)
 		fprintf(stderr,
 			"share-broker: error: this program is not for the keeper that runs (it has "
 			"no " KEEPER_MAIN "): it takes a restart\n");
-	memcpy(&program, &symbol,
-	       sizeof(program)); /* POSIX lets a pointer to data be one to code */
+	/* POSIX lets a pointer to data be one to code */
+	memcpy(&program, &symbol, sizeof(program));
 	return program;
 }

@@ -4,10 +4,11 @@
 
 #include "broker/keeper/keeper.h"
 
-/* The file of a broker's program, as it is at @path now. A descriptor, or negative errno. */
+/* Opens the file of a broker's program that is at @path now. Returns a descriptor, or negative
+ * errno. */
 int module_open(const char *path);
-/* Loads it, in a process that has none yet; NULL, and says why on stderr. @path: where it was
- * opened, which may have another file by now. */
+/* Loads the program from @fd, in a process that has loaded none yet. @path is where the file was
+ * opened; there may be another file by now. Returns NULL if it cannot, and says why on stderr. */
 keeper_main *module_load(int fd, const char *path);
 
 #endif

@@ -12,7 +12,8 @@
 #include "broker/keeper/inside.h"
 #include "broker/log/log.h"
 
-/* As often as this, and more often if less time is given. */
+/* The time between two looks. It is shorter if that would be less than LOOKS_MIN looks in hang_ms.
+ * A look that is more than LATE_MS late does not count. */
 #define LOOK_MS   1000
 #define LOOKS_MIN 15
 #define LATE_MS   500
@@ -22,7 +23,7 @@ struct rehearsal_time rehearsal_most(const struct kept_health *h, int journal)
 	struct rehearsal_time most = {.mib = 0};
 	struct stat st;
 
-	/* what is in use of the file, which is address space for the most part */
+	/* the blocks of the file that are in use count, as most of it is only address space */
 	if (fstat(journal, &st) == 0)
 		most.mib = (unsigned)(((uint64_t)st.st_blocks * 512) >> 20);
 	most.ms = 2 * rehearsal_hang_ms(h) + REHEARSAL_MIB_MS * most.mib;
@@ -65,9 +66,9 @@ bool silence_look(struct silence *s, unsigned beat, unsigned hang_ms, uint64_t n
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What it is doing                                                                            */
+/* What the process is doing */
 
-/* An empty text where /proc does not say it. */
+/* Reads a file of the process's in /proc; an empty text if that cannot be read. */
 static void read_of(pid_t pid, const char *file, char *out, size_t size)
 {
 	char path[64];
@@ -83,7 +84,7 @@ static void read_of(pid_t pid, const char *file, char *out, size_t size)
 	out[n > 0 ? n : 0] = '\0';
 }
 
-/* What follows @key in /proc/PID/status; an empty text if that is not there. */
+/* Finds what follows @key in the text of /proc/PID/status; an empty text if @key is not there. */
 static const char *field_of(const char *status, const char *key)
 {
 	const char *line = strstr(status, key);
@@ -114,7 +115,7 @@ bool silence_is_fatal(struct silence *s, const char *who, pid_t pid, unsigned ha
 		    who, (int)pid, hang_ms, state, where);
 		return true;
 	}
-	s->looks = 0; /* once the kernel lets it go, it has all of its time again */
+	s->looks = 0; /* when the kernel lets it go, it has all of its time again */
 	if (!s->is_reported)
 		log_error(
 		    "%s %d has not moved for %u ms (state D, wchan %s): the kernel does not "

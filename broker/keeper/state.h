@@ -11,57 +11,59 @@
 #define KEEPER_DEATHS_MAX 5
 #define WAIT_FIRST_MS     100
 
-/* Its own descriptors, besides those that it keeps. */
+/* The keeper's own descriptors, besides those that it keeps for brokers. */
 enum own {
 	OWN_SIGNALS,
 	OWN_LOG,
 	OWN_SELF,          /* a pidfd of this process, for its deputy */
-	OWN_MODULE,        /* what brokers are made of */
-	OWN_MODULE_BEFORE, /* the one before, until a broker of the new one serves */
-	OWN_MODULE_NEXT,   /* that was found good, and is handed over to */
+	OWN_MODULE,        /* the program of the next broker */
+	OWN_MODULE_BEFORE, /* the program before, until a broker of the new one serves */
+	OWN_MODULE_NEXT,   /* a program that was found good, and that may be handed over to */
 	OWN_JOURNAL,
-	OWN_SOCKET, /* to the broker */
-	OWN_BROKER, /* a pidfd of it */
+	OWN_SOCKET, /* the keeper's socket to the broker */
+	OWN_BROKER, /* a pidfd of the broker */
 	N_OWN
 };
 
-/* A keeper may be killed at any instruction, and its deputy goes on. So there are two of these, one
- * of which counts (now). Whatever happens is done to a copy, which counts instead from one store
- * on; and a descriptor is closed only once the state that counts lacks it. What a keeper that died
- * had begun then did not happen: descriptors that it had opened are closed, a broker that it had
- * forked ends, and what it was asked it is asked again. */
+/* A keeper may be killed at any instruction, and then its deputy goes on. So there are two of these
+ * states, one of which counts. Whatever happens is done to a copy, which counts in its place from
+ * one store on; and a descriptor is closed only after that, when the state that counts no longer
+ * has it. What a keeper had begun when it died did then not happen: the descriptors that it had
+ * opened are closed, the broker that it had forked ends, and what the broker had asked it is asked
+ * again. */
 struct state {
-	struct keeper keeper; /* as the next broker gets it */
-	const char *path;     /* of the module */
+	struct keeper keeper; /* the next broker gets this */
+	const char *path;     /* the path of the module */
 	int argc;
 	char **argv;
 	int own[N_OWN];  /* -1: there is none */
 	bool is_over;    /* there is to be no other broker */
-	bool hands_over; /* the broker, to OWN_MODULE_NEXT */
+	bool hands_over; /* the broker hands over to OWN_MODULE_NEXT */
 
 	pid_t broker;            /* 0: there is none */
-	bool serves, has_served; /* it; or any */
-	bool hangs;              /* it, and is to die of that */
-	int end;                 /* the signal by which it was told to end, 0: it was not */
-	uint64_t deaths[KEEPER_DEATHS_MAX]; /* when, the last ones in a ring */
+	bool serves, has_served; /* this broker serves; some broker has served */
+	bool hangs;              /* the broker hangs, and is to be killed for that */
+	int end;                 /* the broker is told to end by this signal; 0: it is not */
+	uint64_t deaths[KEEPER_DEATHS_MAX]; /* when the last ones were, in a ring */
 	unsigned n_deaths;
-	unsigned n_killed; /* of the new program, before one of them served */
+	unsigned n_killed; /* so many brokers of the new program, before one of them served */
 	unsigned wait_ms;
-	int status; /* what this process is to end with */
+	int status; /* the exit status of this process */
 	uint32_t brokers_died, brokers_upgraded, keepers_died;
-	unsigned quick_deaths;    /* of keepers, one after the other */
-	uint64_t keeper_since_ms; /* this one */
+	unsigned quick_deaths;    /* so many keepers have died soon, one after the other */
+	uint64_t keeper_since_ms; /* since when this process is the keeper */
 
 	enum { SAYS_NOTHING, SAYS_IT_IS_THERE, SAYS_ANSWER } says; /* once this state counts */
 	struct kept_message answer;                                /* the last one */
 };
 
-/* Forks a broker, which begins once it is told to. 0 or negative errno. */
+/* Forks a broker, which begins once it is told to. Returns 0 or negative errno. */
 int broker_fork(struct state *s);
-/* It has, as waitpid() says in @status; NULL: it is no child of this process. */
+/* Notes that the broker has ended, and decides what comes after it. @status is what waitpid() says,
+ * or NULL if the broker is no child of this process. */
 void broker_has_ended(struct state *s, const int *status);
-/* Whether there is a module that could go on: 0, and it is OWN_MODULE_NEXT; or negative errno and
- * @why. */
+/* Finds out whether the program that is on the disk now could go on. Returns 0, and that program is
+ * OWN_MODULE_NEXT; or negative errno, and @why has the reason. */
 int broker_rehearse(struct state *s, char why[static KEPT_TEXT]);
 
 #endif

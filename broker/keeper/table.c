@@ -9,7 +9,7 @@
 #include "base/descriptor.h"
 #include "base/mapping.h"
 
-static uint32_t first_free = KEPT_FIXED; /* no slot before it is free */
+static uint32_t first_free = KEPT_FIXED; /* no slot between the fixed ones and this one is free */
 
 struct kept_table *table_new(void)
 {
@@ -51,7 +51,8 @@ static uint32_t find_free(const struct kept_table *t)
 	return first_free;
 }
 
-/* In this order, as a keeper that dies in between is followed by one that does all of it again. */
+/* Closes what is kept under a number, and unmaps it. If the keeper dies in between, the next one
+ * does all of this again, which the order of the steps allows. */
 static void let_go(struct kept_table *t, uint32_t id)
 {
 	struct kept_slot *k;
@@ -70,7 +71,7 @@ static void let_go(struct kept_table *t, uint32_t id)
 	fd_close(fd);
 }
 
-/* Where something is about to be mapped: it is known before, so that a deputy can undo it. */
+/* Where something is about to be mapped. It is noted before that, so that a deputy can undo it. */
 static struct {
 	void *_Atomic address;
 	size_t size;
@@ -84,7 +85,7 @@ static int map(int fd, size_t size, void **out)
 		return -errno;
 	about_to_map.size = size;
 	atomic_store(&about_to_map.address, place);
-	/* a forked broker is to have it as well, so no MADV_DONTFORK */
+	/* a broker that is forked is to have it as well, so there is no MADV_DONTFORK */
 	p = mapping_make(place, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd);
 	if (!p) {
 		int r = -errno;
@@ -104,7 +105,7 @@ static int keep_one(struct kept_table *t, uint32_t at, int fd, uint64_t size, ui
 
 	if (at >= t->room)
 		return -EMFILE;
-	atomic_store(&k->fd, -1); /* one that was never in use has 0 there */
+	atomic_store(&k->fd, -1); /* a slot that was never in use has 0 there */
 	k->address = NULL;
 	k->size = size;
 	k->serial = serial;
@@ -120,7 +121,8 @@ static int keep_one(struct kept_table *t, uint32_t at, int fd, uint64_t size, ui
 	return 0;
 }
 
-/* Never without either of the two: what the next broker goes on with is among these. */
+/* Replaces a descriptor in one step, so that one of the two is always there: the next broker goes
+ * on with it. */
 static void replace(struct kept_table *t, uint32_t id, int fd)
 {
 	fd_close(atomic_exchange(&t->slots[id - 1].fd, fd));
@@ -167,10 +169,10 @@ void table_repair(struct kept_table *t, uint64_t serial)
 	first_free = KEPT_FIXED;
 	if (atomic_load(&about_to_map.address))
 		munmap(atomic_exchange(&about_to_map.address, NULL), about_to_map.size);
-	/* behind the last one there may be what was about to be kept */
+	/* in the slot behind the last one there may be what was about to be kept */
 	if (n < t->room && t->slots[n].serial > serial)
 		atomic_store(&t->n, ++n);
-	/* a mapping without a descriptor was being let go, and nothing was mapped since */
+	/* a slot with a mapping and no descriptor was being let go, and nothing was mapped since */
 	for (uint32_t i = KEPT_FIXED; i < n; i++)
 		if (t->slots[i].serial > serial ||
 		    (t->slots[i].address && atomic_load(&t->slots[i].fd) < 0))

@@ -5,19 +5,20 @@
 #include "broker/keeper/inside.h"
 #include "wire/packet.h"
 
-/* The keeper's side of what it keeps. */
+/* The keeper's side of the table of what it keeps. */
 
-#define TABLE_ROOM_MAX (1 << 20) /* descriptors */
+#define TABLE_ROOM_MAX (1 << 20) /* the most descriptors that are kept */
 
-/* Room for as many descriptors as the process may have. NULL: there is no memory for that. */
+/* Makes a table with room for as many descriptors as the process may have, or TABLE_ROOM_MAX. NULL:
+ * there is no memory for that. */
 struct kept_table *table_new(void);
 struct kept_health *health_new(void);
-/* What a broker asks for, and its answer's error: 0 or negative errno. What is kept of @fds is
- * taken from them. */
+/* Keeps the descriptors that a broker has sent, and puts their numbers into @m. Takes out of @fds
+ * what is kept. Returns 0 or negative errno, which is the answer's error. */
 int table_keep(struct kept_table *t, struct kept_message *m, struct fd_list *fds);
 void table_drop(struct kept_table *t, const struct kept_message *m);
-/* After a keeper that may have died over a message: what came with one that has a higher number
- * than the last one that was answered is let go. It will come again. */
+/* Repairs the table after a keeper that may have died over a message: lets go of what came with a
+ * message of a higher serial than @serial, the last one that was answered. It will come again. */
 void table_repair(struct kept_table *t, uint64_t serial);
 
 #endif
