@@ -27,7 +27,7 @@
 #include "bench/kept_broker.h"
 
 #define CONNECTIONS 32
-#define ASKERS      4 /* processes */
+#define ASKERS      4     /* processes */
 #define STARTS_MS   30000 /* only so that a bug does not hang, as the next one */
 #define ANSWERS_US  30000000
 
