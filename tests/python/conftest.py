@@ -31,6 +31,12 @@ def pytest_runtest_setup():
     patience()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown():
+    """pytest itself ends that when a test fails, which may leave behind what its fixtures wait for."""
+    patience()
+
+
 def descriptors():
     """What is open, by number."""
     found = {}

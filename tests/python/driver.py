@@ -44,10 +44,14 @@ class Driver:
         """What is wrong is seen nearly always, what is right is never taken for wrong."""
         return not any(self.idle(stream) for _ in range(10000))
 
+    def let_go(self):
+        for go, _, _ in self.held:
+            go.set()
+
     def end(self):
         self.lib.cuCtxSetCurrent(self.context)
-        for go, _, stream in self.held:
-            go.set()
+        self.let_go()  # all before one is waited for: of a test that has failed, one may stand behind another
+        for _, _, stream in self.held:
             until(lambda: self.idle(stream))
         for stream in self.streams:
             self.lib.cuStreamDestroy_v2(stream)
