@@ -317,26 +317,6 @@ static void close_receiver(share_channel *ch)
 	channel_unlock(ch);
 }
 
-void channel_hold(share_channel *ch)
-{
-	channel_lock(ch)->held++;
-	channel_unlock(ch);
-}
-
-void channel_let_go(share_channel *ch)
-{
-	channel_lock(ch)->held--;
-	channel_unlock_and_end(ch);
-}
-
-uint32_t channel_held(share_channel *ch)
-{
-	uint32_t held = channel_lock(ch)->held;
-
-	channel_unlock(ch);
-	return held;
-}
-
 void channel_close(share_channel *ch)
 {
 	DETAIL_STAYS;

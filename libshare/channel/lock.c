@@ -88,3 +88,23 @@ struct members *channel_unshared(share_channel *ch)
 {
 	return &whole_of(ch)->members;
 }
+
+void channel_hold(share_channel *ch)
+{
+	channel_lock(ch)->held++;
+	channel_unlock(ch);
+}
+
+void channel_let_go(share_channel *ch)
+{
+	channel_lock(ch)->held--;
+	channel_unlock_and_end(ch);
+}
+
+uint32_t channel_held(share_channel *ch)
+{
+	uint32_t held = channel_lock(ch)->held;
+
+	channel_unlock(ch);
+	return held;
+}
