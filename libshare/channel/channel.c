@@ -124,6 +124,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	if (!ch)
 		return NULL;
 	ch->client = client_ref(c);
+	ch->end = channel_end;
 	ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
 	ch->send_timeout_ms = o->send_timeout_ms;
 	ch->wait_for = role == SHARE_PRODUCER ? o->wait_for : 0;

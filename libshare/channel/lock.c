@@ -81,7 +81,7 @@ void channel_unlock_and_end(share_channel *ch)
 	members->ended |= last;
 	pthread_mutex_unlock(&ch->lock);
 	if (last)
-		hazard_end(ch, channel_end);
+		hazard_end(ch, ch->end);
 }
 
 struct members *channel_unshared(share_channel *ch)
