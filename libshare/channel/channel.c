@@ -20,27 +20,6 @@
 
 #define STALL_MS_DEFAULT 10000
 
-int channel_check_role(const share_channel *ch, int role)
-{
-	if (role && role != ch->role)
-		return fail(SHARE_EACCES, role == SHARE_PRODUCER
-					      ? "this is a consumer of the channel"
-					      : "this is a producer of the channel");
-	return 0;
-}
-
-int channel_given_up(void)
-{
-	return fail_constant(SHARE_EINVAL, "this channel handle was given up already");
-}
-
-int channel_resolve_as(share_channel **ch, int role)
-{
-	int r = channel_resolve(ch);
-
-	return r != 0 ? r : channel_check_role(*ch, role);
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Opening                                                                                     */
 
@@ -146,12 +125,6 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	return ch;
 }
 
-size_t channel_own_page_size(const share_channel *ch)
-{
-	return ch->role == SHARE_PRODUCER ? channel_ring_size(&ch->shape, ch->layout)
-					  : channel_ledger_size(&ch->shape);
-}
-
 static int map_pages(share_channel *ch, struct reply *reply)
 {
 	_cleanup_fd_ int own = fd_list_take(&reply->fds, 0), control = fd_list_take(&reply->fds, 1);
@@ -167,7 +140,7 @@ static int map_pages(share_channel *ch, struct reply *reply)
 	if (r < 0)
 		return fail_system(r, "mapping the pages of a channel");
 	ch->control = mapped;
-	r = page_map(own, channel_own_page_size(ch), true, &ch->own);
+	r = page_map(own, channel_page_size(ch, ch->role), true, &ch->own);
 	return r < 0 ? fail_system(r, "mapping the pages of a channel") : 0;
 }
 

@@ -268,7 +268,7 @@ void channel_end(void *channel)
 	else
 		receiver_free(members->receiver);
 	if (ch->own)
-		page_unmap(ch->own, channel_own_page_size(ch));
+		page_unmap(ch->own, channel_page_size(ch, ch->role));
 	page_unmap(ch->control, CHANNEL_CONTROL_SIZE);
 	fd_close(ch->epoll);
 	fd_close(ch->doorbell);

@@ -29,6 +29,13 @@
 share_channel *channel_alloc(int role);
 void channel_free(share_channel *ch);
 
+/* Finds the channel of a handle, of which the program has to have this role; 0: any. */
+int channel_resolve_as(share_channel **ch, int role);
+int channel_check_role(const share_channel *ch, int role);
+/* In a call that has begun when another thread gives the channel up, where it would not wait:
+ * SHARE_EINVAL. */
+int channel_given_up(void);
+
 /* These take the lock. The last two are for channels of that role. */
 struct members *channel_lock(share_channel *ch);
 struct sender *sender_lock(share_channel *ch);
@@ -42,20 +49,16 @@ void channel_unlock_and_end(share_channel *ch);
 struct members *channel_unshared(share_channel *ch);
 
 /* ------------------------------------------------------------------------------------------- */
-/* channel.c and close.c                                                                       */
+/* close.c                                                                                     */
 
-/* Finds the channel of a handle, of which the program has to have this role; 0: any. */
-int channel_resolve_as(share_channel **ch, int role);
-int channel_check_role(const share_channel *ch, int role);
-size_t channel_own_page_size(const share_channel *ch);
 /* The last message of a closed channel was given up, and nobody is in a call about it. */
 void channel_end(void *channel);
-/* In a call that has begun when another thread gives the channel up, where it would not wait:
- * SHARE_EINVAL. */
-int channel_given_up(void);
 
 /* ------------------------------------------------------------------------------------------- */
 /* members.c                                                                                   */
+
+/* Of what a member of this role writes: the ring of a producer, the ledger of a consumer. */
+size_t channel_page_size(const share_channel *ch, int role);
 
 /* Consumers are found by their slot, which is their lane, and producers by the row of our ledger
  * that is about them. */

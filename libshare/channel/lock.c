@@ -7,6 +7,7 @@
  */
 
 #include "libshare/channel/inside.h"
+#include "libshare/program/error.h"
 
 struct whole {
 	share_channel ch; /* first: a handle leads to it */
@@ -42,6 +43,27 @@ void channel_free(share_channel *ch)
 {
 	pthread_mutex_destroy(&ch->lock);
 	handle_free(ch);
+}
+
+int channel_check_role(const share_channel *ch, int role)
+{
+	if (role && role != ch->role)
+		return fail(SHARE_EACCES, role == SHARE_PRODUCER
+					      ? "this is a consumer of the channel"
+					      : "this is a producer of the channel");
+	return 0;
+}
+
+int channel_given_up(void)
+{
+	return fail_constant(SHARE_EINVAL, "this channel handle was given up already");
+}
+
+int channel_resolve_as(share_channel **ch, int role)
+{
+	int r = channel_resolve(ch);
+
+	return r != 0 ? r : channel_check_role(*ch, role);
 }
 
 struct members *channel_lock(share_channel *ch)

@@ -17,10 +17,15 @@
 #include "libshare/program/error.h"
 #include "pages/page.h"
 
+size_t channel_page_size(const share_channel *ch, int role)
+{
+	return role == SHARE_PRODUCER ? channel_ring_size(&ch->shape, ch->layout)
+				      : channel_ledger_size(&ch->shape);
+}
+
 static size_t page_size_of_peers(const share_channel *ch)
 {
-	return ch->role == SHARE_PRODUCER ? channel_ledger_size(&ch->shape)
-					  : channel_ring_size(&ch->shape, ch->layout);
+	return channel_page_size(ch, ch->role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER);
 }
 
 static uint32_t most_peers(const share_channel *ch)
