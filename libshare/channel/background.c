@@ -3,7 +3,8 @@
 /*
  * A producer's thread, for what has to be done though the program sends nothing: admit those who
  * come, give up those who die, hand their messages to others, take back what was acknowledged. It
- * has nothing to do with a send that finds room.
+ * has nothing to do with a send that finds room. And it looks whether calls that were refused may
+ * be made again, and tells an event loop (ready.c).
  *
  * It sleeps in the kernel, on the doorbell and the pidfds of consumers. That a message has been
  * acknowledged wakes nobody who is not waiting for it, so as long as messages come and go it looks
@@ -117,6 +118,46 @@ static bool rest_unlocking(struct sender *sender, uint32_t before, uint64_t last
 	return in_flight(sender, &sent) == before && sent == last_sent && !sleep.unsure;
 }
 
+static bool may_send(struct sender *sender)
+{
+	return ring_producer_look_for_room(sender->ring, 0, 0) != -EAGAIN ||
+	       ring_producer_has_made_way(sender->ring) ||
+	       members_look_for_broker(sender->members) != 0;
+}
+
+/* READY_DRAIN, READY_FLUSH: whichever may have got on. */
+static uint32_t got_on(struct sender *sender)
+{
+	struct ring_producer_stats s;
+
+	if (members_look_for_broker(sender->members) != 0)
+		return READY_DRAIN | READY_FLUSH;
+	ring_producer_get_stats(sender->ring, &s);
+	return (s.done != sender->ready.done ? READY_DRAIN : 0) |
+	       (s.waiting != sender->ready.waiting ? READY_FLUSH : 0);
+}
+
+/* Tells what there is to tell by now. @rang: consumers have done something. */
+static void look_for_ready_unlocking(struct sender *sender, bool rang)
+{
+	struct ring_sleep sleep;
+	DETAIL_STAYS;
+
+	if (!sender_waits_to_tell(sender))
+		return;
+	ring_producer_sleep(sender->ring, true, &sleep);
+	sender_reclaim_unlocking(sender, true);
+	if (sender->ready.armed & (READY_DRAIN | READY_FLUSH))
+		sender_tell(sender, got_on(sender));
+	/* one that drops others finds room by dropping, which is not for us to do */
+	if (sender->ready.armed & READY_SEND &&
+	    (sender->ch->shape.when_full == SHARE_FULL_DROP
+		 ? rang
+		 : may_send(sender) || sender_leave_stalled_unlocking(sender)))
+		sender_tell(sender, READY_SEND);
+	sender_awake(sender);
+}
+
 static void say_what_came_back_unlocking(struct sender *sender)
 {
 	share_channel *ch = sender->ch;
@@ -162,7 +203,7 @@ static void *keep(void *data)
 		work_unlocking(sender);
 		after = in_flight(sender, &sent);
 		changed = after < before;
-		sender_look_for_ready_unlocking(sender, rang || changed);
+		look_for_ready_unlocking(sender, rang || changed);
 		if (sender->ready.came_back)
 			say_what_came_back_unlocking(sender);
 	}

@@ -242,10 +242,6 @@ bool channel_hold_given(share_channel *ch, struct ring_fence given, struct held_
 void channel_given_fences(share_channel *ch, struct ring_fence given, struct fences *out);
 /* Where messages wait for consumers to have room, the background thread is told when they have. */
 void sender_watch_backlog_unlocking(struct sender *sender);
-/* Consumers are to ring the doorbell: not only who sleeps for room has to be told. */
-bool sender_wants_doorbell(const struct sender *sender);
-/* The sender is awake, unless somebody else still has to be told. */
-void sender_awake(struct sender *sender);
 
 /* ------------------------------------------------------------------------------------------- */
 /* ready.c                                                                                     */
@@ -256,12 +252,14 @@ void sender_awake(struct sender *sender);
 bool sender_arm(struct sender *sender, uint32_t call);
 /* The call has not answered so after all: there is nothing to tell of it. */
 void sender_disarm(struct sender *sender, uint32_t call);
+/* These calls may answer otherwise, if they are armed. */
+void sender_tell(struct sender *sender, uint32_t calls);
 /* Whether consumers are to ring for it. */
 bool sender_waits_to_tell(const struct sender *sender);
-/* In the background thread: tells what there is to tell by now. @rang: consumers have done
- * something.
- */
-void sender_look_for_ready_unlocking(struct sender *sender, bool rang);
+/* Consumers are to ring the doorbell: not only who sleeps for room has to be told. */
+bool sender_wants_doorbell(const struct sender *sender);
+/* The sender is awake, unless somebody else still has to be told. */
+void sender_awake(struct sender *sender);
 /* A message was sent, though one was refused before. */
 void sender_found_room(struct sender *sender);
 /* A message was set aside. */

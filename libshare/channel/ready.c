@@ -12,11 +12,9 @@
  * arms it and by the background thread, which they ring for.
  */
 
-#include <errno.h>
 #include <sys/eventfd.h>
 
 #include "libshare/channel/inside.h"
-#include "libshare/program/error.h"
 
 static void be_readable(struct sender *sender)
 {
@@ -34,8 +32,7 @@ static void untell(struct sender *sender, uint32_t calls)
 		eventfd_read(sender->ch->room, &ignored);
 }
 
-/* These calls may answer otherwise, if they are armed. */
-static void tell(struct sender *sender, uint32_t calls)
+void sender_tell(struct sender *sender, uint32_t calls)
 {
 	uint32_t now = sender->ready.armed & calls & READY_CALLS;
 
@@ -50,6 +47,18 @@ static void tell(struct sender *sender, uint32_t calls)
 bool sender_waits_to_tell(const struct sender *sender)
 {
 	return sender->ready.armed & (READY_SEND | READY_DRAIN | READY_FLUSH);
+}
+
+bool sender_wants_doorbell(const struct sender *sender)
+{
+	return sender_waits_to_tell(sender) || sender->background.idles || sender->backlog ||
+	       sender->awaited || sender->drains > 0;
+}
+
+void sender_awake(struct sender *sender)
+{
+	if (!sender->members->asleep && !sender_wants_doorbell(sender))
+		ring_producer_awake(sender->ring);
 }
 
 bool sender_arm(struct sender *sender, uint32_t call)
@@ -84,7 +93,7 @@ void sender_disarm(struct sender *sender, uint32_t call)
 
 void sender_has_set_aside(struct sender *sender)
 {
-	tell(sender, READY_TAKE_BACK);
+	sender_tell(sender, READY_TAKE_BACK);
 	sender->ready.came_back = sender->ch->came_back != NULL;
 	/* whose thread says so without the lock */
 	if (sender->ready.came_back)
@@ -98,48 +107,9 @@ void sender_found_room(struct sender *sender)
 	if (sender->ready.of_service) {
 		sender_disarm(sender, READY_SEND);
 	} else {
-		tell(sender, READY_SEND);
+		sender_tell(sender, READY_SEND);
 		sender_awake(sender);
 	}
-}
-
-static bool may_send(struct sender *sender)
-{
-	return ring_producer_look_for_room(sender->ring, 0, 0) != -EAGAIN ||
-	       ring_producer_has_made_way(sender->ring) ||
-	       members_look_for_broker(sender->members) != 0;
-}
-
-/* READY_DRAIN, READY_FLUSH: whichever may have got on. */
-static uint32_t got_on(struct sender *sender)
-{
-	struct ring_producer_stats s;
-
-	if (members_look_for_broker(sender->members) != 0)
-		return READY_DRAIN | READY_FLUSH;
-	ring_producer_get_stats(sender->ring, &s);
-	return (s.done != sender->ready.done ? READY_DRAIN : 0) |
-	       (s.waiting != sender->ready.waiting ? READY_FLUSH : 0);
-}
-
-void sender_look_for_ready_unlocking(struct sender *sender, bool rang)
-{
-	struct ring_sleep sleep;
-	DETAIL_STAYS;
-
-	if (!sender_waits_to_tell(sender))
-		return;
-	ring_producer_sleep(sender->ring, true, &sleep);
-	sender_reclaim_unlocking(sender, true);
-	if (sender->ready.armed & (READY_DRAIN | READY_FLUSH))
-		tell(sender, got_on(sender));
-	/* one that drops others finds room by dropping, which is not for us to do */
-	if (sender->ready.armed & READY_SEND &&
-	    (sender->ch->shape.when_full == SHARE_FULL_DROP
-		 ? rang
-		 : may_send(sender) || sender_leave_stalled_unlocking(sender)))
-		tell(sender, READY_SEND);
-	sender_awake(sender);
 }
 
 /* Whoever has looked before, without us knowing what for, has to look again. */

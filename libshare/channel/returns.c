@@ -434,15 +434,3 @@ void sender_watch_backlog_unlocking(struct sender *sender)
 	}
 	members_ring_doorbells(sender->members, ring_producer_wake(sender->ring));
 }
-
-bool sender_wants_doorbell(const struct sender *sender)
-{
-	return sender_waits_to_tell(sender) || sender->background.idles || sender->backlog ||
-	       sender->awaited || sender->drains > 0;
-}
-
-void sender_awake(struct sender *sender)
-{
-	if (!sender->members->asleep && !sender_wants_doorbell(sender))
-		ring_producer_awake(sender->ring);
-}
