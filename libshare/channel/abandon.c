@@ -19,45 +19,9 @@
 
 #define ASK_AGAIN_MS 100
 
-/* NULL: it is gone. */
-static struct channel_peer *find_peer(struct sender *sender, const struct channel_owner *owner)
-{
-	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++)
-		if (sender->members->peers[i].owner == owner)
-			return &sender->members->peers[i];
-	return NULL;
-}
-
 static bool is_left_behind(const struct channel_peer *p)
 {
 	return p->member && p->known && p->left && !p->over;
-}
-
-/* As long as it may keep us waiting, the consumer has kept this behind its work. */
-static bool is_too_long(struct sender *sender, const struct channel_cooling *c, size_t i,
-			int64_t now)
-{
-	return sender->ch->stall_ms != UINT32_MAX && now - c->since_ms >= c->owners[i]->patience_ms;
-}
-
-bool sender_leave_cooling(struct sender *sender, int64_t now)
-{
-	struct channel_cooling *c;
-	bool any = false;
-
-	if (!ring_producer_lacks_tickets(sender->ring))
-		return false;
-	STAILQ_FOREACH (c, &sender->cooling, link) {
-		for (size_t i = 0; i < c->fences.n; i++) {
-			struct channel_peer *p = find_peer(sender, c->owners[i]);
-
-			if (!p || p->left || !is_too_long(sender, c, i, now))
-				continue;
-			sender_leave(sender, p);
-			any = true;
-		}
-	}
-	return any;
 }
 
 /* The next one to be left to the broker; NULL: there is none. One that has closed the channel may
@@ -73,7 +37,7 @@ static struct channel_owner *next(struct sender *sender, int64_t now)
 	STAILQ_FOREACH (c, &sender->cooling, link)
 		for (size_t i = 0; i < c->fences.n; i++)
 			if (c->owners[i]->gone && (sender->ch->shape.mode == CHANNEL_DIRECT ||
-						   is_too_long(sender, c, i, now)))
+						   sender_cools_too_long(sender, c, i, now)))
 				return c->owners[i];
 	return NULL;
 }
@@ -128,7 +92,7 @@ static void find_cooling(const struct sender *sender, const struct channel_owner
 /* Asks the broker to look after what this consumer has. 0 or an error. */
 static int ask_unlocking(struct sender *sender, const struct channel_owner *owner)
 {
-	const struct channel_peer *p = find_peer(sender, owner);
+	const struct channel_peer *p = owner_peer(sender, owner);
 	struct wire_message m = {.type = WIRE_CHANNEL_ABANDON};
 	unsigned char tickets[CHANNEL_IN_FLIGHT_MAX / 8] = {0};
 	int r;
@@ -158,7 +122,7 @@ void sender_abandon_unlocking(struct sender *sender)
 		owner->ring.fences++; /* so that it stays */
 		r = ask_unlocking(sender, owner);
 		sender->members->alone |= r == SHARE_EDISCONNECTED;
-		p = find_peer(sender, owner);
+		p = owner_peer(sender, owner);
 		if (r == 0)
 			forget_fences(sender, owner);
 		if (r == 0 && !p)

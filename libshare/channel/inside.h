@@ -165,6 +165,10 @@ void sender_leave(struct sender *sender, struct channel_peer *p);
 /* There is no room: leaves those behind that have kept us waiting for too long. True when there
  * were any. */
 bool sender_leave_stalled_unlocking(struct sender *sender);
+/* Of the fences that a ticket waits for, whether consumer @i has kept this one for as long as it
+ * may keep us waiting. */
+bool sender_cools_too_long(struct sender *sender, const struct channel_cooling *c, size_t i,
+			   int64_t now);
 /* There was room, so all clocks stop. */
 void sender_has_room(struct sender *sender);
 /* Tells the broker, once, when somebody has waited in vain for long. */
@@ -183,9 +187,6 @@ bool sender_clock_runs(struct sender *sender);
 /* ------------------------------------------------------------------------------------------- */
 /* abandon.c                                                                                   */
 
-/* Tickets are missing: leaves consumers behind whose fences keep them for longer than they may.
- * True when there were any. */
-bool sender_leave_cooling(struct sender *sender, int64_t now);
 /* Tickets are missing: tells the background thread if it can get some. */
 void sender_want_tickets(struct sender *sender);
 /* Gets them from the broker. */
@@ -207,6 +208,8 @@ int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t
 struct channel_owner *owner_new(struct sender *sender, const struct channel_peer *p);
 void owner_is_gone(struct sender *sender, struct channel_owner *owner);
 void owner_done_with_fence(struct sender *sender, struct channel_owner *owner);
+/* As whom it takes part; NULL: it is gone. */
+struct channel_peer *owner_peer(struct sender *sender, const struct channel_owner *owner);
 /* So that who comes has room for a fence on what is kept for those who come. */
 void sender_forget_fences(struct sender *sender);
 /* At the end of the channel. */

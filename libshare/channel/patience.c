@@ -153,6 +153,34 @@ static uint32_t least_patience(const struct sender *sender)
 	return least;
 }
 
+bool sender_cools_too_long(struct sender *sender, const struct channel_cooling *c, size_t i,
+			   int64_t now)
+{
+	return sender->ch->stall_ms != UINT32_MAX && now - c->since_ms >= c->owners[i]->patience_ms;
+}
+
+/* Tickets are missing: leaves consumers behind whose fences keep them for longer than they may.
+ * True when there were any. */
+static bool leave_cooling(struct sender *sender, int64_t now)
+{
+	struct channel_cooling *c;
+	bool any = false;
+
+	if (!ring_producer_lacks_tickets(sender->ring))
+		return false;
+	STAILQ_FOREACH (c, &sender->cooling, link) {
+		for (size_t i = 0; i < c->fences.n; i++) {
+			struct channel_peer *p = owner_peer(sender, c->owners[i]);
+
+			if (!p || p->left || !sender_cools_too_long(sender, c, i, now))
+				continue;
+			sender_leave(sender, p);
+			any = true;
+		}
+	}
+	return any;
+}
+
 bool sender_leave_stalled_unlocking(struct sender *sender)
 {
 	int64_t now = clock_coarse_ms();
@@ -186,7 +214,7 @@ bool sender_leave_stalled_unlocking(struct sender *sender)
 			any = true;
 		}
 	}
-	any |= sender_leave_cooling(sender, now);
+	any |= leave_cooling(sender, now);
 	if (any)
 		sender_watch_backlog_unlocking(sender);
 	return any;

@@ -66,6 +66,14 @@ void owners_deinit(struct sender *sender)
 		owner_free(sender, owner);
 }
 
+struct channel_peer *owner_peer(struct sender *sender, const struct channel_owner *owner)
+{
+	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++)
+		if (sender->members->peers[i].owner == owner)
+			return &sender->members->peers[i];
+	return NULL;
+}
+
 /* False when there is nothing to wait for. */
 static bool hold(struct sender *sender, const struct ring_owned_fence *f, struct held_fence *out)
 {
