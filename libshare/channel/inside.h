@@ -173,12 +173,6 @@ bool sender_cools_too_long(struct sender *sender, const struct channel_cooling *
 void sender_has_room(struct sender *sender);
 /* Tells the broker, once, when somebody has waited in vain for long. */
 void sender_tell_of_stall_unlocking(struct sender *sender);
-/* Words for these consumers (bit by slot, at least one), which have yet to do something: "pid 7 and
- * 2 others have". */
-#define SENDER_NAME_SIZE 64
-const char *sender_name(const struct sender *sender, uint64_t who, char out[SENDER_NAME_SIZE]);
-/* Says who is in the way: SHARE_ETIMEDOUT, or SHARE_EAGAIN. */
-int sender_no_room(struct sender *sender, bool timed_out);
 /* Says how long to sleep before looking again, of what is @left; -1 is no limit. */
 int sender_slice(struct sender *sender, int left);
 /* Whether the time alone changes something for who waits for room. */
@@ -199,6 +193,12 @@ void sender_abandon_unlocking(struct sender *sender);
  * what @stream does. */
 int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,
 		       struct ring_fence *out);
+/* Words for these consumers (bit by slot, at least one), which have yet to do something: "pid 7 and
+ * 2 others have". */
+#define SENDER_NAME_SIZE 64
+const char *sender_name(const struct sender *sender, uint64_t who, char out[SENDER_NAME_SIZE]);
+/* Says who is in the way: SHARE_ETIMEDOUT, or SHARE_EAGAIN. */
+int sender_no_room(struct sender *sender, bool timed_out);
 
 /* ------------------------------------------------------------------------------------------- */
 /* returns.c                                                                                   */

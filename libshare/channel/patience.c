@@ -13,13 +13,8 @@
  * user do.
  */
 
-#include <stdio.h>
-#include <time.h>
-
 #include "base/clock.h"
-#include "base/process.h"
 #include "libshare/channel/inside.h"
-#include "libshare/program/error.h"
 
 #define SLICE_MS         500
 #define COOLING_SLICE_MS 1 /* a GPU wakes nobody up */
@@ -247,58 +242,6 @@ void sender_tell_of_stall_unlocking(struct sender *sender)
 	channel_unlock(sender->ch);
 	rpc_send(c, &m);
 	channel_lock(sender->ch);
-}
-
-const char *sender_name(const struct sender *sender, uint64_t who, char out[SENDER_NAME_SIZE])
-{
-	long pid = process_pid(sender->members->peers[__builtin_ctzll(who)].pidfd);
-	int others = __builtin_popcountll(who) - 1, n;
-
-	n = pid > 0 ? snprintf(out, SENDER_NAME_SIZE, "pid %ld", pid)
-		    : snprintf(out, SENDER_NAME_SIZE, "one of them");
-	if (others > 0)
-		snprintf(out + n, SENDER_NAME_SIZE - (size_t)n, " and %d other%s have", others,
-			 plural(others));
-	else
-		snprintf(out + n, SENDER_NAME_SIZE - (size_t)n, " has");
-	return out;
-}
-
-static int no_room_in_time(struct sender *sender, const char *what)
-{
-	uint64_t who = ring_producer_holdups(sender->ring);
-	char name[SENDER_NAME_SIZE];
-
-	if (!who)
-		return fail_constant(SHARE_ETIMEDOUT,
-				     "the channel had no room within the time limit: memory of "
-				     "messages that consumers are done with is still in use");
-	return fail(SHARE_ETIMEDOUT,
-		    "the channel had no room within the time limit: of its consumers, %s yet to %s",
-		    sender_name(sender, who, name), what);
-}
-
-int sender_no_room(struct sender *sender, bool timed_out)
-{
-	bool lacks_tickets = ring_producer_lacks_tickets(sender->ring);
-
-	if (ring_producer_lacks_consumers(sender->ring))
-		return fail(
-		    timed_out ? SHARE_ETIMEDOUT : SHARE_EAGAIN,
-		    "this producer waits for %u consumer%s (wait_for), and the channel has %u",
-		    sender->ch->wait_for, plural((int)sender->ch->wait_for),
-		    members_count(sender->members));
-	if (ring_producer_is_deserted(sender->ring) && sender->ch->shape.mode != CHANNEL_BROADCAST)
-		return fail_constant(timed_out ? SHARE_ETIMEDOUT : SHARE_EAGAIN,
-				     "the channel has no consumer, and no more room for messages "
-				     "that wait for one");
-	if (timed_out)
-		return no_room_in_time(sender,
-				       lacks_tickets ? "acknowledge messages" : "receive messages");
-	return fail_constant(SHARE_EAGAIN,
-			     lacks_tickets
-				 ? "consumers hold on to all messages that may be in flight"
-				 : "consumers have yet to receive as many messages as may wait");
 }
 
 /* Consumers are waited for, and may be left behind. */
