@@ -23,31 +23,6 @@
 #define NO_MESSAGE \
 	"there is no message (its channel is NULL): none was received, or it was given up"
 
-bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
-		  struct ring_fence fence, bool retained)
-{
-	uint32_t row = RECEIPT_ROW(receipt), ticket = RECEIPT_TICKET(receipt);
-	uint32_t version = RECEIPT_VERSION(receipt);
-
-	/* the program may have written into the message */
-	return row < receiver->ch->shape.rows && ticket < receiver->ch->shape.in_flight &&
-	       ring_consumer_ack(receiver->ring, row, producer, ticket, version, fence, retained);
-}
-
-bool receiver_reject(struct receiver *receiver, uint64_t producer, uint64_t receipt, bool retained)
-{
-	uint32_t row = RECEIPT_ROW(receipt), ticket = RECEIPT_TICKET(receipt);
-	uint32_t version = RECEIPT_VERSION(receipt);
-
-	return row < receiver->ch->shape.rows && ticket < receiver->ch->shape.in_flight &&
-	       ring_consumer_reject(receiver->ring, row, producer, ticket, version, retained);
-}
-
-void receiver_wake_producers(struct receiver *receiver)
-{
-	members_ring_doorbells(receiver->members, ring_consumer_wake(receiver->ring));
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Buffers behind the first one of a message                                                   */
 
@@ -89,14 +64,14 @@ static __attribute__((noinline)) bool give_up_several(struct receiver *receiver,
 						      const struct ring_fence *fence)
 {
 	struct channel_data *d = data_find(receiver, m);
-	uint32_t row = RECEIPT_ROW(m->receipt), ticket = RECEIPT_TICKET(m->receipt);
-	uint32_t version = RECEIPT_VERSION(m->receipt);
-	bool held, retained = m->receipt & RECEIPT_RETAINED;
+	bool held;
 
-	if (!d || row >= receiver->ch->shape.rows || ticket >= receiver->ch->shape.in_flight)
+	if (!d || !receipt_is_valid(receiver, m->receipt))
 		return false;
-	held = ring_consumer_give_up(receiver->ring, row, m->producer, ticket, version, fence,
-				     retained, d->further, d->n_further, d->retained);
+	held = ring_consumer_give_up(receiver->ring, RECEIPT_ROW(m->receipt), m->producer,
+				     RECEIPT_TICKET(m->receipt), RECEIPT_VERSION(m->receipt), fence,
+				     m->receipt & RECEIPT_RETAINED, d->further, d->n_further,
+				     d->retained);
 	receiver_free_further(receiver, m);
 	d->n_further = d->retained = 0;
 	return held;
@@ -319,12 +294,8 @@ static int ack_many(share_message *messages, size_t n, void *stream)
 /* As receiver_give_up(), of a message without memory. */
 static bool give_up_data(struct receiver *receiver, share_message *m)
 {
-	uint32_t row = RECEIPT_ROW(m->receipt), ticket = RECEIPT_TICKET(m->receipt);
-	/* the program may have written into the message */
-	bool held =
-	    row < receiver->ch->shape.rows && ticket < receiver->ch->shape.in_flight &&
-	    ring_consumer_ack(receiver->ring, row, m->producer, ticket, RECEIPT_VERSION(m->receipt),
-			      (struct ring_fence){0, 0}, m->receipt & RECEIPT_RETAINED);
+	bool held = receiver_ack(receiver, m->producer, m->receipt, (struct ring_fence){0, 0},
+				 m->receipt & RECEIPT_RETAINED);
 
 	data_drop(receiver, m);
 	message_end(m);

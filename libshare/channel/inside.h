@@ -371,13 +371,37 @@ int channel_ask_for_segment(share_channel *ch, uint64_t segment);
 #define RECEIPT_TICKET(receipt)       ((uint32_t)((receipt) >> 8 & 0xffff))
 #define RECEIPT_VERSION(receipt)      ((uint32_t)((receipt) >> 32))
 
+/* The program may have written into the message. */
+static inline bool receipt_is_valid(const struct receiver *receiver, uint64_t receipt)
+{
+	return RECEIPT_ROW(receipt) < receiver->ch->shape.rows &&
+	       RECEIPT_TICKET(receipt) < receiver->ch->shape.in_flight;
+}
+
 /* Acknowledges one message; receiver_wake_producers() is due afterwards. False if it was
  * acknowledged before. */
-bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
-		  struct ring_fence fence, bool retained);
+static inline bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
+				struct ring_fence fence, bool retained)
+{
+	return receipt_is_valid(receiver, receipt) &&
+	       ring_consumer_ack(receiver->ring, RECEIPT_ROW(receipt), producer,
+				 RECEIPT_TICKET(receipt), RECEIPT_VERSION(receipt), fence,
+				 retained);
+}
+
 /* Gives one back, for somebody else: the same. */
-bool receiver_reject(struct receiver *receiver, uint64_t producer, uint64_t receipt, bool retained);
-void receiver_wake_producers(struct receiver *receiver);
+static inline bool receiver_reject(struct receiver *receiver, uint64_t producer, uint64_t receipt,
+				   bool retained)
+{
+	return receipt_is_valid(receiver, receipt) &&
+	       ring_consumer_reject(receiver->ring, RECEIPT_ROW(receipt), producer,
+				    RECEIPT_TICKET(receipt), RECEIPT_VERSION(receipt), retained);
+}
+
+static inline void receiver_wake_producers(struct receiver *receiver)
+{
+	members_ring_doorbells(receiver->members, ring_consumer_wake(receiver->ring));
+}
 
 static inline bool channel_has_further(const share_channel *ch)
 {
