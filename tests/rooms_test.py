@@ -18,7 +18,8 @@
 # FACES has, and nothing else. These have at most 100 lines each; and what a sub-room's files alone
 # know of each other is in one header, inside.h.
 #
-# The sources of ring/ have an order, too: none calls one that calls it, whatever is in between.
+# The sources of ring/ and of libshare/channel have an order, too: none calls one that calls it,
+# whatever is in between.
 #
 # And four things that one room (or file) only knows: libevent the broker (and the exporter, which serves
 # HTTP with it, and the bridge), SCM_RIGHTS wire/packet.c, mappings of what other processes have as
@@ -272,9 +273,10 @@ class Tree:
                 self.offence(file, "a sub-room has one inside, inside.h")
 
     def calls(self):
-        """Of each source of ring/: the others there that it calls."""
+        """Of each source of the rooms that have an order: the others there that it calls."""
         defined = {}
-        texts = {file: "\n".join(lines) for file, lines in self.code.items() if re.fullmatch(r"ring/\w+\.c", file)}
+        texts = {file: "\n".join(lines) for file, lines in self.code.items()
+                 if re.fullmatch(r"(ring|libshare/channel)/\w+\.c", file)}
         for file, text in texts.items():
             for function in re.findall(r"^(?!static)\w[^;{}()]*\b(\w+)\([^;{}]*\)\s*\{", text, re.MULTILINE):
                 defined[function] = file
@@ -308,6 +310,8 @@ class Tree:
 OFFENCES = {
     "void one(void)\n{\n\tother();\n}": "ring/bad1.c",
     "int other(int a,\n\t  int b)\n{\n\tone();\n}": "ring/bad2.c",
+    "void third(void)\n{\n\tfourth();\n}": "libshare/channel/bad1.c",
+    "void fourth(void)\n{\n\tthird();\n}": "libshare/channel/bad2.c",
     "static void alone(void)\n{\n\tlast();\n}": "ring/good1.c",
     "void last(void)\n{\n}": "ring/good2.c",
     '#include "wire/wire.h"': "memory/bad.c tools/bad.c examples/bad.c python/bad.c include/share/bad.h",

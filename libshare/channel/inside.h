@@ -6,11 +6,16 @@
 #include "libshare/channel/state.h"
 
 /*
- * What the files of this room share. lock.c has the doors to a channel's state, channel.c opens and
- * close.c ends; members.c and sync.c know who else takes part; producer.c, patience.c, returns.c,
- * abandon.c, aside.c, ready.c and
- * background.c are the sender; consumer.c, incoming.c, stash.c, waiting.c, ends.c, lent.c, ack.c,
- * retain.c and reject.c the receiver; sleep.c waits for the other side.
+ * What the files of this room share. None calls one that calls it, as tests/rooms_test.py looks.
+ * From below to above:
+ *
+ *   lock.c, sleep.c        the doors to a channel's state, and waiting for the other side
+ *   ready.c to patience.c  of the sender, what comes back, and who keeps it waiting: returns.c
+ *   data.c to incoming.c   of the receiver, what it is lent: behind.c, lent.c
+ *   members.c, sync.c      who else takes part; direct.c, what services need of that
+ *   producer.c             the sender: outgoing.c, abandon.c, aside.c, background.c
+ *   consumer.c             the receiver: retain.c, ack.c, reject.c, stash.c, ends.c, waiting.c
+ *   close.c, channel.c     what ends and what opens
  *
  * The rule of the lock. A `struct members *`, `struct sender *` or `struct receiver *` is only had
  * by taking the channel's lock: a function that takes one is called with the lock held and returns
