@@ -52,7 +52,7 @@ int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[stati
 	return -ENOMEM;
 }
 
-/* Takes @cost over on success, as all of @memory. */
+/* Takes @cost and all of @memory over on success. 0 or -ENOMEM. */
 static int add(struct broker *b, struct pool *p, const struct memory_segment *memory,
 	       struct segment_cost *cost, struct segment **out)
 {
@@ -80,7 +80,8 @@ uint64_t pool_adopted_by(const struct pool *p, const struct account *account)
 	return bytes;
 }
 
-/* Of a device's memory the whole allocation is kept, whatever part of it the buffer is. */
+/* Checks whether there is room. Of a device's memory the whole allocation is kept, whatever part of
+ * it the buffer is. */
 static int check_room(const struct pool *p, struct account *account,
 		      const struct memory_segment *memory, struct failure *failure)
 {
@@ -115,8 +116,8 @@ int pool_adopt(struct broker *b, struct pool *p, struct account *account,
 	return 0;
 }
 
-/* What lies before and behind it is free, but nobody gets it: nothing is allocated in such a pool.
- */
+/* Takes a block out of @all. What lies before and behind it is free, but nobody gets that, as
+ * nothing is allocated in such a pool. */
 static int take(struct suballocator *a, struct block *all, uint64_t offset, uint64_t size,
 		struct block **out)
 {
@@ -154,14 +155,15 @@ int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, struc
 	return r;
 }
 
-/* An older library would take what is of an unknown kind for a broken broker. */
+/* Whether the client's library knows the segment's kind. An older library would take a grant of an
+ * unknown kind for the fault of a broken broker. */
 static bool is_known_to(const struct segment *s, const struct client *client)
 {
 	return kind_of_segment(s)->id != MEMORY_ADOPTED || client->version >= WIRE_VERSION_ADOPT;
 }
 
-/* What its owner may make smaller is for the owner's own processes: who touches what was cut off
- * dies of SIGBUS, and nobody is to be able to do that to another user. */
+/* Memory that its owner may make smaller is for the owner's own processes. Whoever touches what was
+ * cut off dies of SIGBUS, and nobody is to be able to do that to another user. */
 bool segment_is_for(const struct segment *s, const struct client *client)
 {
 	const struct account *owner = s->cost.segment.account;

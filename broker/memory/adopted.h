@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Pools of kind adopted: their segments are memory that clients had before, one buffer in each. The
- * segment of a device's memory is the allocation in which the buffer lies. */
+/* Pools of kind adopted. Their segments are memory that clients had before, with one buffer in
+ * each. The segment of a device's memory is the whole allocation in which the buffer lies. */
 
 struct account;
 struct allocation;
@@ -19,22 +19,23 @@ struct pool;
 struct segment;
 
 bool pool_is_adopted(const struct pool *p);
-/* What it is to who maps it: of its pool's kind, or, of a device's memory that was adopted, of the
- * kind that is reached as it is. */
+/* Returns the kind that whoever maps the segment takes it for. That is its pool's kind or, for a
+ * device's memory that was adopted, vmm, as it is reached in that way. */
 const struct memory_kind *kind_of_segment(const struct segment *s);
 
-/* A segment of @memory, whose descriptors are taken over on success; @account pays for
- * them. 0, or a SHARE_E... number with a sentence. */
+/* Makes a segment of @memory, whose descriptors are taken over on success; @account pays for them.
+ * 0, or a SHARE_E... number with a sentence. */
 int pool_adopt(struct broker *b, struct pool *p, struct account *account,
 	       const struct memory_segment *memory, struct segment **out, struct failure *failure);
-/* Bytes of the segments that are there for it. */
+/* How many bytes the segments have that the account has had adopted and that are active. */
 uint64_t pool_adopted_by(const struct pool *p, const struct account *account);
-/* Its only block ever, which is paid for; the offset is a multiple of SUBALLOCATOR_UNIT. 0,
- * POOL_LIMIT, or SHARE_ESYSTEM without memory: then the segment is gone. */
+/* Takes the segment's only block ever, which is charged; the offset is a multiple of
+ * SUBALLOCATOR_UNIT. 0; or POOL_LIMIT, or SHARE_ESYSTEM without memory, and then the segment is
+ * gone. */
 int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, struct allocation *a);
 
-/* Whether the client may have the segment; any may have what is no client's own. And why not:
- * SHARE_EACCES, or SHARE_ENOTSUP of one that is too old. */
+/* Whether the client may have the segment; any client may have memory that was no client's own. The
+ * other one says why not: SHARE_EACCES, or SHARE_ENOTSUP when the client's library is too old. */
 bool segment_is_for(const struct segment *s, const struct client *client);
 int segment_refuse(const struct segment *s, const struct client *client, struct failure *failure);
 

@@ -28,17 +28,19 @@
 #include "broker/order/fence.h"
 #include "broker/order/records.h"
 
-/* Of a block: one with more is never used again as long as its segment lasts. */
+/* The most fences in the record of a block. A block with more is never used again as long as its
+ * segment lasts. */
 #define FENCES_MAX  4000
 #define FENCES_LOST UINT32_MAX
 
-/* There may be millions, so where work runs on none of it, and the numbers are small enough, this
- * is all that is said. It is known by its size, which no other record of a block has. */
+/* There may be millions of blocks. So where no work runs on a block, and its numbers are small
+ * enough, this is all that its record says. It is known by its size, which no other record of a
+ * block has. */
 struct small_record {
 	uint32_t index, generation;
 	uint32_t offset, units, payer;
 	uint32_t segment : 20;
-	uint32_t writers : 2; /* which tag it has */
+	uint32_t writers : 2; /* which tag the block has */
 	uint32_t size_high : 10;
 	uint32_t size_low;
 };
@@ -167,7 +169,7 @@ void block_forget(struct block *block)
 		journal_drop(block_pool(block)->broker->journal, &block->record);
 }
 
-/* All of them, to be sorted by where they lie. */
+/* All blocks that have a record, to be sorted by where they lie. */
 struct blocks {
 	struct found {
 		uint32_t offset, segment, record;
@@ -191,7 +193,8 @@ static uint64_t place_of(const struct found *f)
 	return (uint64_t)f->segment << 32 | f->offset;
 }
 
-/* In the order of this byte of their places, and otherwise as they were. */
+/* Puts blocks into the order of this byte of their places, and leaves those in order where it is
+ * the same. */
 static void sort_by_byte(const struct found *from, struct found *to, size_t n, unsigned byte)
 {
 	size_t next[257] = {0};
@@ -204,7 +207,8 @@ static void sort_by_byte(const struct found *from, struct found *to, size_t n, u
 		to[next[place_of(&from[i]) >> 8 * byte & 0xff]++] = from[i];
 }
 
-/* By their places, the lowest byte first: there may be millions, and few bytes differ. */
+/* Sorts blocks by their places, the lowest byte first: there may be millions, and few bytes
+ * differ. */
 static int sort_blocks(struct blocks *all)
 {
 	uint64_t differ = 0;
@@ -274,12 +278,13 @@ static int restore_gated(struct broker *b, struct pool *p, struct block *block, 
 
 	account_unref(account);
 	block->payer = charge.account;
-	/* if all of it is reached by now it is found out at the next look */
+	/* if all fences of the gate are reached by now, the next look at the block finds out */
 	gated_append(&p->gated, block, gate);
 	return r == 0 ? 0 : -EDQUOT;
 }
 
-/* Cuts it out of @free, what is left of its region; *free is what lies behind. */
+/* Cuts a block out of @free, which is what is left of its region; *free is what lies behind it
+ * then. */
 static int cut_out(struct pool *p, const struct block_record *r, struct block **free,
 		   struct block **out)
 {

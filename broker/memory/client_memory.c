@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a client has of memory. Of segments it has what it was sent, which is written down by index,
- * so that nothing is sent twice. A pool is open as long as the client says so, and cannot end
- * meanwhile. Both are refused to who has no more room for what is written down of them.
+ * What a client has of memory. It has those segments that it was sent; they are written down by
+ * index, so that nothing is sent twice. A pool is open as long as the client says so, and cannot
+ * end meanwhile. Both are refused to a user who cannot pay for what is written down of them.
  */
 
 #include <errno.h>
@@ -36,7 +36,7 @@
 
 #define UNMAPPING_MAX 256
 #define OVERDUE_MAX   4096
-#define POOL_COST     64 /* gated blocks to look at, segments to retire */
+#define POOL_COST     64 /* it may take a look at gated blocks, and retire segments */
 
 #define GROUP_SIZE (POSSESSION_GROUP * sizeof(struct possession))
 
@@ -125,7 +125,8 @@ void client_ask_to_unmap(struct client *c, uint64_t segment)
 
 bool client_is_overdue(struct client *c)
 {
-	/* libshare unmaps before it makes its next request; who never does piles up segments */
+	/* libshare unmaps before it makes its next request; a client that never does piles up
+	 * segments */
 	return c->memory->n_unmapping > UNMAPPING_MAX && ++c->memory->n_overdue > OVERDUE_MAX;
 }
 

@@ -65,7 +65,8 @@ int open_pools_restore(struct broker *b)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* What a client has of a segment, as its record says it: the client has less of it. */
+/* What a client has of a segment, as its record says it. In the client this is smaller (struct
+ * possession). */
 struct had {
 	struct client *client;
 	uint32_t segment, what, record;
@@ -93,7 +94,7 @@ static int possession_attach(struct broker *b, void *object)
 	if (!c || !s || !s->in_use || had->what == 0 ||
 	    had->what > (SEGMENT_READABLE | SEGMENT_WRITABLE | SEGMENT_UNMAPPING))
 		return -EBADMSG;
-	/* no limit counts while a broker takes over: what it has been sent it has */
+	/* no limit counts while a broker takes over: what the client was sent it has */
 	r = client_reserve_possession(c, had->segment);
 	if (r < 0)
 		return r;
@@ -132,8 +133,7 @@ void possession_note(struct client *c, uint32_t index)
 		object_put(c->broker->journal, &possession_kind, &had);
 	else
 		journal_drop(c->broker->journal, &had.record);
-	/* what is paid for is the record, of which there is none any more once the journal has
-	 * ended */
+	/* the record is paid for; there is none any more once the journal has ended */
 	if (had.record && !has->record)
 		account_must_add(c->account, PRICE_POSSESSION);
 	else if (!had.record && has->record)

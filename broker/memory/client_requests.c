@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What clients ask for, and say, of the pages and segments that they have mapped. */
+/* Requests and messages about pages and segments that clients have mapped. */
 
 #include <share/share.h>
 
@@ -16,7 +16,8 @@
 #include "broker/order/order.h"
 #include "broker/order/records.h"
 
-/* Or it is nobody's whom this user has anything to do with. */
+/* The answer is the same if this user has nothing to do with the timeline's owner, so that nobody
+ * learns of others. */
 static void fail_unknown(struct request *r)
 {
 	request_fail(
@@ -26,8 +27,8 @@ static void fail_unknown(struct request *r)
 }
 
 /*
- * Whose owner has ended: a client that said goodbye had finished its streams, so everything on its
- * page was reached; one that died may have left things that never will be.
+ * Answers for a page whose owner has ended. A client that said goodbye had finished its streams, so
+ * everything on its page was reached; one that died may have left fences that never will be.
  */
 static void fail_ended(struct request *r, uint64_t page)
 {

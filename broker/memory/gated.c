@@ -2,8 +2,8 @@
 
 /*
  * A pool's gated blocks, and how memory is found among them: one block, or several side by side.
- * Whatever is not needed stays what it was: gated and paid for, or clean. So memory that nobody can
- * use for now is never more than what its payers have used, and never unpaid.
+ * What is not needed of them stays what it was: gated and paid for, or clean. So memory that nobody
+ * can use for now is never more than what its payers have used, and never unpaid.
  */
 
 #include "broker/memory/gated.h"
@@ -14,26 +14,27 @@
 #include "broker/memory/records.h"
 #include "wire/wire.h"
 
-/* Of how many gated blocks the one is taken that fits best. */
+/* Among how many gated blocks the one is found that fits best. */
 #define OWN_LOOK 256
 
 /* How many blocks are looked at for some that lie side by side. */
 #define RUN_LOOK 16384
 
-/* How many fences memory has at most that is cut: each piece has them all for itself, as they cost
- * what they cost in its record, so what is behind many is handed out whole or not at all. */
+/* Memory behind more fences than this is not cut. Each piece would have all of them for itself, and
+ * they cost what they cost in its record. So what is behind many is handed out whole or not at
+ * all. */
 #define CUT_FENCES_MAX 8
 
-/* In uniting the gates of those. */
+/* How many steps it may take to unite the gates of those blocks. */
 #define RUN_STEPS 65536
 
-/* What a grant can name beside the giver's fence. */
+/* How many fences a grant can name beside the giver's. */
 #define GATE_MAX (WIRE_FENCES_MAX - 1)
 
-/* Behind the last one: only blocks that are in the queue have something there. */
+/* What comes behind the last block: so only blocks that are in the queue have something there. */
 static struct block end;
 
-/* Nobody can be given that. */
+/* Whether a gate is so large that nobody can be given it. */
 static bool is_too_large(const struct fence_set *gate)
 {
 	return fence_set_is_lost(gate) ||
@@ -60,7 +61,7 @@ struct timelines *gated_holder(const struct fence_set *gate, const struct accoun
 	return holder;
 }
 
-/* One of them may be NULL. */
+/* Whether the blocks may be cut, as far as their fences are concerned. One of them may be NULL. */
 static bool may_cut(struct account *account, const struct block *one, const struct block *other)
 {
 	size_t n = (one ? fence_set_n_pending(one->gate) : 0) +
@@ -113,7 +114,7 @@ void gated_take_out(struct gated_blocks *q, struct block *before, struct block *
 		account_subtract_gated(block->payer, block_size(block));
 }
 
-/* Who gets it pays for it from now on. */
+/* Ends the charge for a gated block, as whoever gets it pays for it from now on. */
 static void end_charge(struct block *block)
 {
 	struct charge charge = pool_charge_of(block, PRICE_GATED_OWN);
@@ -122,7 +123,7 @@ static void end_charge(struct block *block)
 	block->payer = NULL;
 }
 
-/* What was taken and is not needed. The work on it may be done by now. */
+/* Puts a block back that was taken and is not needed. The work on it may be done by now. */
 static void put_back(struct gated_blocks *q, struct suballocator *allocator, struct block *block)
 {
 	if (block->gate)
@@ -134,8 +135,8 @@ static void put_back(struct gated_blocks *q, struct suballocator *allocator, str
 	}
 }
 
-/* Of a block that was taken, and may be cut: what lies behind @size bytes is another one, behind
- * the same fences and paid for by the same. False without memory. */
+/* Cuts a block that was taken, and may be cut. What lies behind @size bytes is another block,
+ * behind the same fences and paid for by the same account. False without memory. */
 static bool cut(struct suballocator *allocator, struct block *block, uint64_t size,
 		struct block **rest)
 {
@@ -176,7 +177,7 @@ struct timelines *gated_first_holder(const struct gated_blocks *q, const struct 
 
 bool gated_must_wait(const struct gated_blocks *q, struct account *account)
 {
-	if (q->n > RUN_LOOK / 4) /* there may be some that were not looked at */
+	if (q->n > RUN_LOOK / 4) /* some would not be looked at */
 		return true;
 	for (struct block *block = q->first; block; block = next_of(block))
 		if (is_too_large(block->gate) || !may_cut(account, block, NULL))
@@ -224,17 +225,17 @@ bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, stru
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* From @start in @first, to somewhere in @last. */
+/* A run of blocks that lie side by side: from @start in @first to somewhere in @last. */
 struct run {
 	struct block *first, *last;
-	uint64_t start; /* aligned */
+	uint64_t start; /* it is aligned */
 };
 
 struct looked_for {
 	const struct allocation *wanted;
 	bool anybody;
-	uint64_t size; /* of units */
-	uint32_t left; /* to be looked at */
+	uint64_t size; /* a multiple of units */
+	uint32_t left; /* how many may still be looked at */
 };
 
 static bool may_be_part(const struct looked_for *l, const struct block *block)
@@ -245,8 +246,8 @@ static bool may_be_part(const struct looked_for *l, const struct block *block)
 	       is_for(block->gate, l->wanted->account);
 }
 
-/* Where the run begins of which @block is the first gated one. NULL: it is not. Two free blocks are
- * never neighbours. */
+/* Finds the first block of the run in which @block is the first gated one. NULL: @block is not the
+ * first one. Two free blocks are never neighbours. */
 static struct block *first_of(const struct looked_for *l, struct block *block)
 {
 	struct block *before = block->before;
@@ -261,14 +262,15 @@ static uint64_t end_of(const struct block *block)
 	return block_offset(block) + block_size(block);
 }
 
-/* What is to be waited for, and what it takes to find that out. */
+/* What has to be waited for in a run, and what it takes to find that out. */
 struct effort {
 	const struct fence *last;
 	uint64_t fences, steps;
-	uint64_t bytes; /* to be paid for beside those that are */
+	uint64_t bytes; /* bytes that are not paid for yet */
 };
 
-/* False: it is too much. Mostly the neighbours are of the same stream. */
+/* Adds a gate to the effort. False: it is too much. Neighbours are mostly of the same stream, whose
+ * fences count once. */
 static bool add_gate(struct effort *e, const struct fence_set *gate)
 {
 	const struct fence *f = fence_set_size(gate) == 1 ? fence_set_at(gate, 0) : NULL;
@@ -280,7 +282,7 @@ static bool add_gate(struct effort *e, const struct fence_set *gate)
 	return e->fences <= GATE_MAX && e->steps <= RUN_STEPS;
 }
 
-/* How much of it lies there. */
+/* Returns how many bytes of a block lie between two places. */
 static uint64_t part_of(const struct block *block, uint64_t from, uint64_t to)
 {
 	uint64_t first = block_offset(block) > from ? block_offset(block) : from;
@@ -289,13 +291,14 @@ static uint64_t part_of(const struct block *block, uint64_t from, uint64_t to)
 	return last - first;
 }
 
-/* Else it would only be put back, and be nobody's to pay for. */
+/* Whether the user can pay for so much. If not, the run would only have to be put back, and nobody
+ * would pay for it then. */
 static bool can_pay(const struct allocation *a, uint64_t bytes)
 {
 	return a->charge.account || account_may_add(a->account, LIMIT_BYTES, bytes);
 }
 
-/* Where it begins and ends in the middle of a block. */
+/* Whether the run may be cut, where it begins or ends in the middle of a block. */
 static bool may_trim(const struct looked_for *l, const struct run *run)
 {
 	return may_cut(l->wanted->account,
@@ -346,7 +349,7 @@ static bool is_within(const struct run *run, const struct block *block)
 	       block->offset <= run->last->offset;
 }
 
-/* From the queue and from the lists of free blocks. */
+/* Takes all blocks of the run out of the queue, and out of the lists of free blocks. */
 static void take_all(struct gated_blocks *q, struct suballocator *allocator, const struct run *run)
 {
 	struct block *before = NULL, *block, *next;
@@ -363,7 +366,7 @@ static void take_all(struct gated_blocks *q, struct suballocator *allocator, con
 			suballocator_take(allocator, block);
 }
 
-/* What lies before its start and behind its end is no part of it. False without memory. */
+/* Cuts off what lies before the run's start and behind its end. False without memory. */
 static bool trim(struct gated_blocks *q, struct suballocator *allocator, struct run *run,
 		 uint64_t size)
 {
@@ -395,7 +398,7 @@ static void put_all_back(struct gated_blocks *q, struct suballocator *allocator,
 
 	for (; more; block = next) {
 		more = block != run->last;
-		next = block->after; /* in use, like all of the run: it stays */
+		next = block->after; /* it stays, as it is in use, like all of the run */
 		put_back(q, allocator, block);
 	}
 }

@@ -20,64 +20,68 @@ struct failure;
 struct memory_segment;
 
 /* segment.c */
-/* Who has made the pool pays; or @account, which has @brought the memory: both NULL for all other
- * memory. 0, or SHARE_EQUOTA with a sentence (@failure NULL: without, and not in the log either): a
- * limit is reached, or the descriptors for what is nobody's are used up. */
+/* Charges what a segment costs. Whoever has made the pool pays, or @account, which has @brought the
+ * memory; both are NULL for all other memory. 0, or SHARE_EQUOTA with a sentence (with @failure
+ * NULL there is none, and none in the log either): a limit is reached, or the descriptors for what
+ * is nobody's are used up. */
 int segment_cost_take(struct pool *pool, struct account *account,
 		      const struct memory_segment *brought, struct segment_cost *out,
 		      struct failure *failure);
 void segment_cost_return(struct broker *b, struct segment_cost *cost);
-/* Of memory that a client had already: what it takes to close its descriptors. 0 or -ENOMEM. */
+/* Makes what it takes to close the descriptors of memory that a client had already. 0 or
+ * -ENOMEM. */
 int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[static 2]);
 
-/* Takes @memory and @cost over on success. 0 or -ENOMEM. Not yet known to a suballocator. */
+/* Makes a segment, which no suballocator knows yet. Takes @memory and @cost over on success. 0 or
+ * -ENOMEM. */
 int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
 		struct segment_cost *cost, struct segment **out);
 
 uint64_t segment_region_size(const struct segment *s);
 
-/* Where a segment can lie in every process: 0 when there is no room left. */
+/* Finds an address at which a segment can lie in every process: 0 when there is no room left. */
 uint64_t segment_find_address(struct broker *b, uint64_t size);
 
-/* The client is gone. */
+/* Notes that the client is gone, and has the segment no more. */
 void segment_forget_client(struct broker *b, struct segment *s, struct client *client);
 
 /* pool.c */
-/* It is among the others from now on. 0 or -ENOMEM, when nothing has changed. */
+/* Puts the pool among the others. 0, or -ENOMEM when nothing has changed. */
 int pool_init(struct broker *b, struct pool *p);
-/* What a pool that is asked for these has once it is chosen, on the device that it is on. */
+/* Which limit and which segment size a pool has that was asked for these, once it is chosen, on the
+ * device that it is on. */
 uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit);
 uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size);
-/* How many bytes of segments it may have beside those that it has. */
+/* How many bytes of segments the pool may have beside those that it has. */
 static inline uint64_t pool_room(const struct pool *p)
 {
 	return p->sizes.limit > p->extent.reserved ? p->sizes.limit - p->extent.reserved : 0;
 }
 
-/* So much more of it is in use, which may be more than ever. */
+/* Notes that so much more of the pool is in use, which may be more than ever. */
 void pool_count_used(struct pool *p, uint64_t bytes);
-/* The same of a block, which somebody has taken. */
+/* Notes the same of a block, which somebody has taken. */
 void pool_count_block(struct pool *p, const struct block *block);
-/* It is destroyed: nobody maps it. */
+/* Takes a segment out of the pool before it is destroyed: nobody maps it any more. */
 void pool_remove_segment(struct pool *p, struct segment *s);
 
 /* pool_grow.c: segments come and go. */
-/* One more segment in which @size bytes fit: 0, or as pool_alloc(). */
+/* Makes one more segment, in which @size bytes fit. Returns what pool_alloc() does. */
 int pool_grow(struct broker *b, struct pool *p, uint64_t size, struct failure *failure);
-/* One that is there, for buffers: takes @memory and @cost over on success. 0 or -ENOMEM. */
+/* Adds a segment of memory that is there: takes @memory and @cost over on success. 0 or -ENOMEM. */
 int pool_add_segment(struct broker *b, struct pool *p, const struct memory_segment *memory,
 		     struct segment_cost *cost, struct segment **out);
-/* SHARE_ENOMEM: there is no room for so much now; and there never is. */
+/* Both return SHARE_ENOMEM: there is no room for so much now; and there never is. */
 int pool_fail_full(const struct pool *p, uint64_t size, struct failure *failure);
 int pool_fail_size(const struct pool *p, uint64_t size, struct failure *failure);
 /* Retires empty segments until at most @keep bytes of them are left. */
 void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
-/* From the loop: those that wait may find what they need. */
+/* Has the loop handle the requests that wait again, as they may find what they need. */
 void pool_wake(struct pool *p);
 int pool_grow_init(struct broker *b, struct pool *p); /* 0 or -ENOMEM */
 void pool_grow_deinit(struct pool *p);
 
-/* client_records.c: of a broker that comes after another one. 0 or negative errno. */
+/* client_records.c restores these in a broker that comes after another one. 0 or negative errno. */
 int open_pools_restore(struct broker *b);
 int possessions_restore(struct broker *b);
 

@@ -19,10 +19,10 @@
 /* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
 #define LOOK_AGAIN_MS     20
 #define LOOK_AGAIN_MAX_MS 320
-#define LOOK_AT           4096 /* blocks */
+#define LOOK_AT           4096 /* gated blocks in a turn */
 
-/* Whatever is gated, a turn of the loop looks at that many blocks of it, but at some of each pool.
- */
+/* How many blocks of each pool a turn of the loop looks at: LOOK_AT or so in all pools together,
+ * however many are gated, but at least one in each pool. */
 static uint32_t look_limit(const struct memory *m)
 {
 	const struct pool *p;

@@ -22,22 +22,22 @@ struct memory {
 	uint64_t last_pool;
 	struct slab segments;  /* struct segment */
 	struct slab blocks;    /* struct block */
-	uint64_t next_address; /* of segments that lie the same everywhere */
+	uint64_t next_address; /* for the next segment that lies the same everywhere */
 
-	/* Who sends descriptors of segments beside grants, and has to know when they come and go.
-	 */
+	/* For whoever sends descriptors of segments other than in grants, and so has to know when
+	 * segments come and go. */
 	void (*on_segment_added)(struct broker *b, struct segment *s);
 	void (*on_segment_retired)(struct broker *b, const struct segment *s);
 
-	/* And who else has something that waits for fences, and looks again when memory does. */
+	/* For whoever else has something that waits for fences: it looks when memory does. */
 	void (*on_look)(struct broker *b);
 	struct event *look_again;
-	unsigned look_delay_ms; /* longer while nothing gets free */
+	unsigned look_delay_ms; /* it grows while nothing gets free */
 
 	struct prefault *prefault; /* the pages of host memory that are made ahead */
 
-	struct generations generations; /* of segments */
-	/* Only while this broker takes over what another one had. */
+	struct generations generations; /* the generations of segments */
+	/* Used only while this broker takes over what another one had. */
 	struct {
 		struct restored pools;
 	} restored;
@@ -46,9 +46,10 @@ struct memory {
 int memory_init(struct broker *b); /* 0 or -ENOMEM */
 void memory_deinit(struct broker *b);
 
-/* Memory that could be returned waits for a fence: look at all pools again in a moment. */
+/* Sets the timer by which all pools are looked at again in a moment, as memory that could be
+ * returned waits for a fence. */
 void memory_look_again(struct broker *b);
-/* The same, and somebody waits for it. */
+/* The same, but somebody waits for that memory, so the delay begins anew. */
 void memory_look_soon(struct broker *b);
 
 #endif

@@ -2,7 +2,8 @@
 
 /*
  * Pools: a suballocator, what memory it carves, and who may use it. How segments come and go is
- * pool_grow.c's. Knows nothing of buffers and leases; blocks come and go.
+ * told in pool_grow.c. A pool knows nothing of buffers and leases, but has blocks taken and given
+ * back.
  */
 
 #include <errno.h>
@@ -37,7 +38,7 @@ uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 {
 	if (limit == UINT64_MAX)
 		limit = pool_config_highest_limit(p->sizes.segment_size);
-	/* what was left to defaults was made with the host in mind */
+	/* a limit that was left to the default was made with the host in mind */
 	return p->device && limit > p->device->total ? p->device->total : limit;
 }
 
@@ -46,7 +47,7 @@ uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size)
 	return (size + p->sizes.granularity - 1) / p->sizes.granularity * p->sizes.granularity;
 }
 
-/* What is said of host memory means nothing on a device, where "auto" may lead. */
+/* Checks what was said of host memory. That means nothing on a device, which "auto" may lead to. */
 static int check_pages(const struct choice *choice, const struct memory_host_pages *pages,
 		       struct failure *failure)
 {
@@ -182,7 +183,7 @@ int pool_resolve(struct broker *b, struct pool *p, struct failure *failure)
 		return r;
 	take_choice(p, &choice);
 	pool_note(p);
-	/* host memory is what the configuration says: that is no news */
+	/* that a pool of host memory has host memory is no news */
 	if (!pool_wants_host(p))
 		say_what_it_is(p);
 	pool_make_ahead(b, p);
@@ -235,7 +236,7 @@ bool pool_may(const struct pool *p, const struct client *client, enum access_rig
 	return client_may(client, right, &object);
 }
 
-/* The library puts the user's name to the number at the beginning. */
+/* The library puts the user's name to the number at the beginning of the sentence. */
 int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
 		struct failure *failure)
 {
@@ -255,7 +256,7 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
 		    "user may use (\"names\" in the broker's configuration)",
 		    uid, p->name);
 	}
-	/* what the configuration has made is charged to nobody */
+	/* a pool that the configuration has made is charged to nobody */
 	if (p->charge.account)
 		snprintf(who, sizeof(who),
 			 "which user %u gives in share_pool_options.access when creating it",
@@ -267,7 +268,7 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
 	    uid, reads ? "" : "not ", what, p->name, uid, mode, who);
 }
 
-/* Of a few gated blocks those that are no more, and when that does not do, of many. */
+/* So many gated blocks are looked at before a block is carved, and so many if there is none. */
 #define COLLECT_FEW  64
 #define COLLECT_MANY 4096
 
@@ -280,8 +281,8 @@ void pool_count_used(struct pool *p, uint64_t bytes)
 		p->extent.most_used = p->extent.used;
 }
 
-/* Each record of it costs as much as a few of buffers, so the next broker knows the mark to a 64th.
- */
+/* The mark is not written down whenever it rises, as the record of a pool costs as much as a few of
+ * buffers. So the next broker knows it to a 64th. */
 void pool_count_block(struct pool *p, const struct block *block)
 {
 	uint64_t noted = p->extent.most_noted;
@@ -304,7 +305,8 @@ int pool_fail_size(const struct pool *p, uint64_t size, struct failure *failure)
 	    size_round(p->sizes.limit < POOL_BUFFER_MAX ? p->sizes.limit : POOL_BUFFER_MAX, limit));
 }
 
-/* What there never is: a SHARE_E... number with a sentence. */
+/* Checks whether there can ever be so much. If not, it returns a SHARE_E... number with a
+ * sentence. */
 static int check_size(const struct pool *p, uint64_t size, struct failure *failure)
 {
 	const struct memory_kind *kind = p->choice.kind;
@@ -328,7 +330,7 @@ static int check_size(const struct pool *p, uint64_t size, struct failure *failu
 	return 0;
 }
 
-/* Of what @a's user pays for already though it has given it back: nobody pays for that then. */
+/* Takes what @a's user still pays for though it has given it back. Nobody pays for it then. */
 static bool take_own(struct pool *p, struct allocation *a)
 {
 	if (p->reuse != SHARE_REUSE_GATE ||
@@ -339,8 +341,8 @@ static bool take_own(struct pool *p, struct allocation *a)
 	return true;
 }
 
-/* What its user has given back counts until the work on it is done, and is its own to use again:
- * then there is a block. */
+/* Charges the user. What a user has given back counts until the work on it is done, and is the
+ * user's own to use again; if that is done here, @a has a block afterwards. */
 static int pay(struct broker *b, struct pool *p, struct allocation *a, struct failure *failure)
 {
 	int why = pool_pay_of_share(p, a);
@@ -384,8 +386,8 @@ static int find_block(struct broker *b, struct pool *p, struct allocation *a,
 	return why;
 }
 
-/* There is none, and the pool can have no more now: then there is what work of others still runs
- * on, in time at least. */
+/* Looks for gated memory when there is no other, and the pool can have no more now. If work of
+ * others runs on it, the request can wait until that is done. */
 static int find_gated(struct pool *p, struct allocation *a, int why, struct failure *failure)
 {
 	if (p->reuse == SHARE_REUSE_GATE && gated_take_run(&p->gated, &p->suballocator, a, true)) {
@@ -449,7 +451,8 @@ static void return_segments(struct broker *b, struct pool *p)
 
 	if (keep < p->sizes.prefault)
 		keep = p->sizes.prefault;
-	/* above its limit, which was lowered, it keeps nothing; nor what is its owner's */
+	/* a pool above its limit, which was lowered, keeps nothing; nor does it keep what is its
+	 * owner's */
 	if (p->extent.reserved > p->sizes.limit || pool_is_adopted(p))
 		keep = 0;
 	pool_shrink(b, p, keep);
@@ -461,8 +464,8 @@ static bool is_there(const struct segment *s)
 	return s->memory.recipe.flags & MEMORY_IS_THERE;
 }
 
-/* What was not all there when the broker before ended, in any of the segments; what is there takes
- * no time. */
+/* Has the pages made of the prefault that were not all there when the broker before ended. It does
+ * not matter of which segments they are, and pages that are there take no time. */
 static void fill_again(struct broker *b, struct pool *p)
 {
 	uint64_t left = p->sizes.prefault, size;
@@ -513,7 +516,7 @@ uint64_t pool_largest_free(const struct pool *p)
 
 	if (!p->choice.kind)
 		return p->sizes.limit;
-	if (!pool_is_adopted(p)) /* what lies beside a buffer there is nobody's to have */
+	if (!pool_is_adopted(p)) /* what lies beside a buffer there nobody may have */
 		largest = suballocator_largest_free(&p->suballocator);
 	if (p->reuse == SHARE_REUSE_GATE && gated_largest(&p->gated) > largest)
 		largest = gated_largest(&p->gated);
@@ -542,7 +545,7 @@ void pool_change(struct broker *b, struct pool *p, const struct pool_config *con
 	stay(p, true);
 	pool_note(p);
 	return_segments(b, p);
-	pool_wake(p); /* there may be more room */
+	pool_wake(p);
 }
 
 void pool_leave(struct broker *b, struct pool *p)
@@ -563,7 +566,8 @@ void pool_destroy(struct broker *b, struct pool *p)
 
 void pool_end_if_unused(struct broker *b, struct pool *p)
 {
-	/* who waits in it has it open; what is being made for it comes back to it */
+	/* whoever waits in the pool has it open; a segment that is being made for it comes back to
+	 * it */
 	if (p->persistent || p->n_buffers > 0 || p->growth.is_under_way ||
 	    (p->use.opens > 0 && !p->destroyed))
 		return;
@@ -571,7 +575,7 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 		p->destroyed = true;
 		pool_note(p);
 	}
-	/* the rest when it is looked at again */
+	/* the rest follows when the pool is looked at again */
 	reuse_collect(b, p, COLLECT_FEW);
 	pool_shrink(b, p, 0);
 	if (p->extent.n_segments > 0 || p->use.opens > 0)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The segments of a pool: made when there is no room, returned when empty. Host memory is there at
- * once. A device's is made by its agent, so whoever needs it waits, in order of arrival; the bytes
- * count against the pool's limit from the moment they are asked for until no process maps them.
+ * The segments of a pool, which are made when there is no room, and returned when they are empty.
+ * Host memory is there at once. A device's memory is made by its agent, so whoever needs it waits,
+ * in order of arrival. The bytes count against the pool's limit from the moment they are asked for
+ * until no process maps them.
  */
 
 #include <errno.h>
@@ -29,7 +30,8 @@
 #include "broker/memory/records.h"
 #include "memory/host_pages.h"
 
-/* How long a device that had no memory left is not asked again by who could do without. */
+/* How long a device that had no memory left is not asked again for a request that could do
+ * without. */
 #define FULL_MS 250
 
 static uint64_t round_up(uint64_t size, uint64_t granularity)
@@ -37,13 +39,14 @@ static uint64_t round_up(uint64_t size, uint64_t granularity)
 	return (size + granularity - 1) / granularity * granularity;
 }
 
-/* One that a client had already may end anywhere. */
+/* A segment that a client had already may end anywhere. */
 uint64_t segment_region_size(const struct segment *s)
 {
 	return round_up(s->memory.recipe.size, SUBALLOCATOR_UNIT);
 }
 
-/* Empty, so that nobody's stream is at work in it either: such blocks are in use. */
+/* Whether a segment is empty. Nobody's stream is at work in it then either, as blocks on which work
+ * runs are in use. */
 static bool is_returnable(const struct segment *s)
 {
 	return s->state == SEGMENT_ACTIVE && region_is_empty(&s->region);
@@ -97,7 +100,8 @@ void pool_remove_segment(struct pool *p, struct segment *s)
 		return;
 	p->extent.retiring -= s->memory.recipe.size;
 	p->extent.reserved -= s->memory.recipe.size;
-	/* from the loop: whoever lets it go may be walking through the pool */
+	/* this is done from the loop, as whoever lets the segment go may be walking through the
+	 * pool */
 	pool_wake(p);
 }
 
@@ -114,7 +118,7 @@ int pool_add_segment(struct broker *b, struct pool *p, const struct memory_segme
 		return r;
 	r = suballocator_add_region(&p->suballocator, &s->region, segment_region_size(s));
 	if (r < 0) {
-		s->memory.fd = s->memory.fd_readonly = -1; /* stay the caller's */
+		s->memory.fd = s->memory.fd_readonly = -1; /* these stay the caller's */
 		s->memory.opaque = NULL;
 		*cost = s->cost;
 		s->cost = (struct segment_cost){.n_nobodys = 0};
@@ -157,7 +161,7 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct seg
 
 static agent_answer on_segment;
 
-/* For nobody in particular, until somebody waits. */
+/* Asks the agent for a segment. It is for no request in particular until one waits for it. */
 static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint64_t least,
 			   struct segment_cost *cost, struct failure *failure)
 {
@@ -186,7 +190,8 @@ static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint
 	return POOL_LATER;
 }
 
-/* An instance of a device may go by the name of the whole. */
+/* Whether the memory is on the device that it was wanted on. An instance of a device may go by the
+ * name of the whole device. */
 static bool is_on_device(const struct memory_recipe *recipe, const struct device *d)
 {
 	unsigned char uuid[sizeof(recipe->device)];
@@ -196,7 +201,7 @@ static bool is_on_device(const struct memory_recipe *recipe, const struct device
 		memcmp(uuid, recipe->device, sizeof(uuid)) == 0);
 }
 
-/* What an agent made, checked. False when it is nonsense. */
+/* Reads and checks what an agent has made. False when it is nonsense. */
 static bool read_segment(const struct wire_agent_segment *m, struct fd_list *fds,
 			 const struct pool *p, struct memory_segment *out)
 {
@@ -219,14 +224,14 @@ static int take_segment(struct pool *p, const struct wire_agent_segment *m, stru
 	struct segment *s;
 
 	if (!read_segment(m, fds, p, &memory)) {
-		/* its share of that goes with it */
+		/* what the agent has of it goes with the agent */
 		agent_distrust(p->device->agent, "made something else than it was asked for");
 		return failure_set(failure, SHARE_EDEVICE,
 				   "the agent of %s made something else than it was asked for",
 				   p->device->uuid);
 	}
 	if (pool_add_segment(b, p, &memory, &p->growth.cost, &s) < 0) {
-		/* the agent's share of it goes with the agent, as nobody is left to name it */
+		/* what the agent has of it goes with the agent, as nobody is left to name it */
 		fd_close(memory.fd);
 		return failure_no_memory(failure, "the broker");
 	}
@@ -266,12 +271,12 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 		return;
 	}
 	segment_cost_return(b, &cost);
-	if (r == SHARE_ENOMEM && p->gated.n > 0) { /* that may do as well, in a moment */
+	if (r == SHARE_ENOMEM && p->gated.n > 0) { /* gated blocks may do as well, in a moment */
 		p->growth.full_until_ms = clock_ms() + FULL_MS;
 		r = 0;
 	}
-	/* others may need less; but whoever needs anything of a broken device would wait for
-	 * nothing */
+	/* When there is no memory, others may need less. But whoever needs anything of a broken
+	 * device would wait for nothing. */
 	if (r == SHARE_ENOMEM)
 		deferred_fail_one(&p->waiting.requests, &asker, r, failure.text);
 	else if (r != 0)
@@ -342,7 +347,8 @@ void pool_wake(struct pool *p)
 		event_active(p->waiting.timer, EV_TIMEOUT, 0);
 }
 
-/* Nothing is given back for it, as pool_grow() does: that would be what was made before. */
+/* Makes one segment of the prefault. No empty segments are given back for it, as pool_grow() does,
+ * because they are what was made before. */
 static int make_one_ahead(struct broker *b, struct pool *p, struct failure *failure)
 {
 	uint64_t room = pool_room(p), size = p->sizes.segment_size;
@@ -379,11 +385,11 @@ static int pay_segment(struct broker *b, struct pool *p, struct segment_cost *co
 {
 	if (segment_cost_take(p, NULL, NULL, cost, NULL) == 0)
 		return 0;
-	pool_shrink(b, p, 0); /* one that is too small, for one that is not */
+	pool_shrink(b, p, 0); /* gives up segments that are too small for one that is not */
 	return segment_cost_take(p, NULL, NULL, cost, failure);
 }
 
-/* One of up to @room bytes. */
+/* Makes a segment of @room bytes at most. */
 static int make_segment(struct broker *b, struct pool *p, uint64_t least, uint64_t room,
 			struct failure *failure)
 {
@@ -418,7 +424,8 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, struct failure *f
 	room -= room % p->sizes.granularity;
 	if (room < least) {
 		pool_fail_full(p, size, failure);
-		/* what others have yet to unmap will do, if they do it soon; or an agent to end */
+		/* The request can wait if there is enough with what others have yet to unmap, or an
+		 * agent to end with. */
 		return room + p->extent.retiring + p->extent.dying >= least ? POOL_BUSY : POOL_FULL;
 	}
 	if (clock_ms() < p->growth.full_until_ms && p->gated.n > 0)

@@ -58,7 +58,8 @@ static void reply_pool(struct request *r, struct pool *p)
 	request_reply(r, &m, NULL, 0);
 }
 
-/* A pool that is there for this user, and what it may be asked for. */
+/* Opens a pool that is there for this user, if it is like what the request asks for, which @check
+ * finds out. */
 static void open_existing(struct request *r, struct pool *p,
 			  bool (*check)(struct request *r, struct pool *p))
 {
@@ -102,7 +103,7 @@ void handle_pool_open(struct request *r)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What is there has to be what is asked for, as far as anything is                             */
+/* What is there has to be what is asked for, as far as anything is */
 
 static bool check_text(struct request *r, const struct pool *p, const char *option, const char *is,
 		       const struct wire_bytes *wanted)
@@ -222,7 +223,7 @@ static bool check_same(struct request *r, struct pool *p)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Everything of the request that needs a copy. False when answered. */
+/* Copies all of the request that needs a copy, and checks it. False: it was answered. */
 static bool parse_options(struct request *r, struct pool_config *config, char *kind)
 {
 	const struct wire_pool_create *m = &r->m->pool_create;
@@ -268,8 +269,9 @@ static bool parse_options(struct request *r, struct pool_config *config, char *k
 	return e == 0;
 }
 
-/* What is made ahead is nobody's, and it is the broker's to pay for: so of all pools that a user
- * has created it is no more than that user may allocate. */
+/* Whether a user may have so much more made ahead. Memory that is made ahead is nobody's, and the
+ * broker pays for it. So of all pools that a user has created it is no more than that user may
+ * allocate. */
 static bool may_make_ahead(struct request *r, uint64_t bytes)
 {
 	const struct account *account = r->client->account;
@@ -296,7 +298,7 @@ static void create(struct request *r, struct pool_config *config)
 	struct pool *p;
 	int e;
 
-	/* one that is persistent would be there, and not open */
+	/* a persistent pool would be there then, but not open */
 	if (!account_may_add(account, LIMIT_MEMORY,
 			     price_of(LIMIT_POOLS, 1, 0) + PRICE_OPEN_POOL)) {
 		request_fail_quota(r, LIMIT_MEMORY, "");
@@ -346,7 +348,8 @@ void handle_pool_create(struct request *r)
 		open_existing(r, p, check_same);
 		return;
 	}
-	/* who may not create is not told whether there is one that is not for this user */
+	/* a user who may not create pools is not told whether there is one that is not for this
+	 * user */
 	if (!client_may(r->client, RIGHT_CREATE, &(struct access_object){.kind = OBJECT_POOL})) {
 		request_fail(r, SHARE_EACCES,
 			     "%s%.*s%suser %u may not create pools: \"create_pools\" in the "

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Users of a pool: what they have of it, and their share when it runs short. Few use the same pool,
- * and mostly the same one again, who is at the head of the list then. Knows nothing of blocks.
+ * The users of a pool: what they have of it, and their share when it runs short. Few use the same
+ * pool, and mostly the same one comes again, who is at the head of the list then. Of blocks this
+ * file knows only the size and the payer.
  */
 
 #include <errno.h>
@@ -31,7 +32,7 @@ static struct pool_user *find(const struct pool *p, const struct account *accoun
 	return NULL;
 }
 
-/* NULL without memory. */
+/* Returns NULL without memory. */
 static struct pool_user *find_or_add(struct pool *p, struct account *account)
 {
 	struct pool_user *u = find(p, account);
@@ -143,7 +144,8 @@ void pool_charge_move(struct pool *p, struct charge *c, struct account *to)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Of what was adopted, segments are kept as a whole, however small the buffers in them are. */
+/* How many bytes an account has. Of adopted memory segments are kept as a whole, however small the
+ * buffers in them are, so segments count. */
 static uint64_t bytes_of(const struct pool *p, const struct account *account)
 {
 	const struct pool_user *u = find(p, account);
@@ -165,7 +167,7 @@ bool pool_user_may_have(const struct pool *p, const struct account *account, uin
 					 .users = p->use.n_takers > 0 ? p->use.n_takers : 1};
 	uint64_t mine = bytes_of(p, account);
 
-	/* what there is no room for is refused for that */
+	/* a request that there is no room for is refused for that */
 	return share.used + bytes > share.total || mine + bytes <= fair_share_most(&share, mine);
 }
 

@@ -13,45 +13,47 @@ struct block;
 struct pool;
 
 /*
- * What each user has of a pool, and so what it may have, as users share it who are known
- * (fair_share.h).
+ * What each user has of a pool. What a user may have follows from that, as all users who are known
+ * share the pool (fair_share.h).
  */
 struct pool_user {
 	LIST_ENTRY(pool_user) link;
 	struct account *account; /* a reference */
-	uint64_t bytes;          /* charged to it: of buffers, and of what work still runs on */
-	uint32_t clients;        /* that have asked for some, and have the pool open */
+	uint64_t bytes; /* charged to the account: of buffers, and of what its work still runs on */
+	uint32_t clients; /* its clients that have the pool open and have asked for some of it */
 };
 
-/* Memory that is wanted of a pool: it is paid for, and then looked for. */
+/* Memory that is wanted of a pool. It is paid for first, and then looked for. */
 struct allocation {
 	struct account *account;
 	uint64_t size, alignment;
-	struct charge charge; /* for @block; who consumes one consumes the other */
+	struct charge charge; /* for @block; whoever consumes one consumes the other */
 	struct block *block;
 };
 
-/* A client of the user has asked for memory: 0 or -ENOMEM. And it closes the pool. */
+/* Notes that a client of the user has asked for memory (0 or -ENOMEM), and that it closes the
+ * pool. */
 int pool_user_comes(struct pool *p, struct account *account);
 void pool_user_goes(struct pool *p, struct account *account);
-void pool_users_deinit(struct pool *p); /* nobody has anything of it */
+void pool_users_deinit(struct pool *p); /* called when nobody has anything of the pool */
 
-/* As the functions of charges, of the pool's blocks. */
-/* That of a block, which says who pays. Here and below, @own: as charge_take_with(). */
-struct charge pool_charge_of(const struct block *block, uint64_t own);
-/* 0; SHARE_EQUOTA, or SHARE_ESYSTEM without memory, when nothing is charged. @own: as
+/* These are as the functions of charges, but for blocks of the pool. */
+/* Makes the charge of a block, which says who pays. Here and below, @own is as in
  * charge_take_with(). */
+struct charge pool_charge_of(const struct block *block, uint64_t own);
+/* Charges an account for so many bytes. 0; or SHARE_EQUOTA, or SHARE_ESYSTEM without memory, and
+ * then nothing is charged. */
 int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes,
 		     uint64_t own);
-/* Of what is wanted: 0, POOL_LIMIT, or SHARE_ESYSTEM. And if that leaves others what is theirs,
- * else POOL_SHARE. */
+/* The first charges what is wanted: 0, POOL_LIMIT, or SHARE_ESYSTEM. The second does so if that
+ * leaves others what is theirs, and otherwise returns POOL_SHARE. */
 int pool_pay(struct pool *p, struct allocation *a);
 int pool_pay_of_share(struct pool *p, struct allocation *a);
 void pool_charge_return(struct pool *p, struct charge *c);
-/* Without memory it stays where it is. */
+/* Moves a charge to another account; without memory it stays where it is. */
 void pool_charge_move(struct pool *p, struct charge *c, struct account *to);
 
-/* Whether so much more leaves others what is theirs. */
+/* Whether so much more leaves others what is theirs; and why it does not. */
 bool pool_user_may_have(const struct pool *p, const struct account *account, uint64_t bytes);
 void pool_user_explain(const struct pool *p, const struct account *account, uint64_t bytes,
 		       struct failure *failure);

@@ -10,7 +10,7 @@
 #include "broker/rights/access.h"
 #include "broker/rights/right.h"
 
-/* What is done with pools: made, found, asked for blocks, changed and ended. */
+/* What is done with pools: they are made, found, asked for blocks, changed and ended. */
 
 struct account;
 struct allocation;
@@ -26,75 +26,75 @@ struct pool_config;
 struct request;
 struct wire_bytes;
 
-#define POOL_BUFFER_MAX (UINT64_C(1) << 40) /* bytes; what a suballocator can count, by far */
+#define POOL_BUFFER_MAX (UINT64_C(1) << 40) /* bytes; a suballocator can count twice that */
 
-/* Why there is no block: what would have to happen for one. SHARE_E... numbers, which are negative,
- * are of what does not change. */
+/* Why there is no block, and what would have to happen so that there is one. What does not change
+ * has a SHARE_E... number instead, which is negative. */
 enum pool_result {
 	POOL_LATER = 1, /* an agent answers */
 	POOL_BUSY,      /* work that is under way ends, or what was retired is unmapped */
 	POOL_FULL,      /* somebody gives something back */
-	POOL_SHARE,     /* its user does: what is left is others' share */
-	POOL_LIMIT      /* its user does, of this pool or of another one */
+	POOL_SHARE,     /* its user gives something back: what is left is others' share */
+	POOL_LIMIT      /* its user gives something back, of this pool or of another one */
 };
 
 /*
- * Takes @config's strings and lists over on success (they are NULL then); it must be validated.
- * @choice: NULL when it cannot be made yet. 0 or a SHARE_E... number.
+ * Makes a pool of @config, which must be validated; takes its strings and lists over on success
+ * (they are NULL then). @choice is NULL when it cannot be made yet. 0 or a SHARE_E... number.
  */
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
 	     struct account *account, bool persistent, struct pool **out, struct failure *failure);
 
-/* Makes the choice if it is not made. 0, POOL_LATER (when b->devices->waits is woken), or a
+/* Makes the choice if it is not made. 0, POOL_LATER (b->devices->waits is woken then), or a
  * SHARE_E... number with a sentence. */
 int pool_resolve(struct broker *b, struct pool *p, struct failure *failure);
-void pool_make_ahead(struct broker *b, struct pool *p); /* the segments of its prefault */
-/* It was asked for a kind of the host's memory, which takes no device to choose. */
+void pool_make_ahead(struct broker *b, struct pool *p); /* makes the segments of its prefault */
+/* Whether it was asked for a kind of the host's memory, which takes no device to choose. */
 bool pool_wants_host(const struct pool *p);
-/* Of the choice, or what was asked for. */
+/* The names of what was chosen or, as long as nothing was, the kind that was asked for. */
 const char *pool_kind_name(const struct pool *p);
-const char *pool_device_name(const struct pool *p); /* NULL: the host, or not chosen yet */
+const char *pool_device_name(const struct pool *p); /* NULL: host, or not chosen yet */
 
 struct pool *pool_find(struct broker *b, const void *name, size_t size);
 
-/* The pool of that name, if it is there for who asks. NULL when answered. */
+/* The pool of that name, if this client may know of it. NULL: answered, as there is none. */
 struct pool *request_pool(struct request *r, const struct wire_bytes *name);
 
-/* To ask about with client_may(); the name and the list stay the pool's. */
+/* For client_may(): the pool as an object of rights. The name and the list stay the pool's. */
 struct access_object pool_object(const struct pool *p);
 bool pool_may(const struct pool *p, const struct client *client, enum access_right right);
-/* SHARE_EACCES, and in @failure what would give who lacks it that right. */
+/* Returns SHARE_EACCES; @failure says what would give the client the right that it lacks. */
 int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
 		struct failure *failure);
 
-/* 0; or an enum pool_result, and but for POOL_LATER and POOL_LIMIT also a sentence and the number
- * for who waits no longer; or a SHARE_E... number with a sentence. */
+/* Finds or makes a block for @a, and charges it. 0; an enum pool_result, with a sentence (but of
+ * POOL_LATER and POOL_LIMIT) for who waits no longer; or a SHARE_E... number with a sentence. */
 int pool_alloc(struct broker *b, struct pool *p, struct allocation *a, struct failure *failure);
-/* Another block of the region of @beside, with nothing to wait for, without making room. False:
- * there is none right now, or none that may be had. */
+/* Takes another block of the region of @beside, with nothing to wait for, and makes no room for it.
+ * False: there is none right now, or its user may have none. */
 bool pool_alloc_beside(struct pool *p, struct allocation *a, const struct block *beside);
-/* @gate, what was added to the block's own, and @charge (or NULL) are consumed. The pool may have
- * ended when it returns. */
+/* Gives a block back. Consumes @gate, which is what was added to the block's own, and @charge (or
+ * NULL). The pool may have ended when it returns. */
 void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
 		     struct charge *charge);
 
 uint64_t pool_largest_free(const struct pool *p);
-/* What can change of a pool of the configuration: @access is taken over. The pool stays, even if it
- * was leaving. */
+/* Changes what can change of a pool of the configuration; takes @access over. The pool stays, even
+ * if it was leaving. */
 void pool_change(struct broker *b, struct pool *p, const struct pool_config *config,
 		 struct access_list *access);
-/* It is in the configuration no more: it ends when nobody has it open and its last buffer is gone,
- * which may be at once. */
+/* Notes that the configuration has the pool no more: it ends when nobody has it open and its last
+ * buffer is gone, which may be at once. */
 void pool_leave(struct broker *b, struct pool *p);
 
-/* The request is deferred in p->waiting, for that long at most. */
+/* Sets the timer of a request that is deferred in p->waiting, for so long at most. */
 void pool_wait(struct pool *p, uint64_t at_most_ms);
-/* Its name goes at once, the rest when its last buffer does. */
+/* Destroys the pool: its name goes at once, the rest when its last buffer does. */
 void pool_destroy(struct broker *b, struct pool *p);
-/* Called whenever something it was waiting for may have gone. */
+/* Ends a pool that nothing keeps; called whenever something that kept it may be gone. */
 void pool_end_if_unused(struct broker *b, struct pool *p);
-/* What the last users have finished with by now: hands out what others wait for, and returns empty
- * segments beyond the threshold. At most @limit gated blocks; true when one has become free. */
+/* Looks what the last users have finished with, at @limit gated blocks or so. Wakes who waits for
+ * memory, and returns empty segments beyond the threshold. True when a block may be had. */
 bool pool_look_again(struct broker *b, struct pool *p, uint32_t limit);
 
 #endif

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The thread takes one segment after the other, as they came, in pieces of 2 MiB. It holds the lock
- * while it maps a piece, and not while the kernel makes its pages. So whoever stops it waits for a
- * system call that maps, and the descriptor is the segment's own: after that it is not touched. A
- * piece whose pages were being made meanwhile is given back by the thread.
+ * The thread takes one segment after the other, in the order in which they came, in pieces of 2
+ * MiB. It holds the lock while it maps a piece, and not while the kernel makes its pages. So
+ * whoever stops it waits for one system call that maps something; and as the descriptor is the
+ * segment's own, the thread does not touch it after that. A piece whose pages were being made
+ * meanwhile is given back by the thread.
  *
  * Pages are charged to the cgroup of whoever makes them, and where a cgroup has no memory left the
  * kernel kills a process of it, which could be the broker. So the thread looks how much there is
  * before it takes more, and stops while there is still enough for everything else.
  *
- * The lock of the mappings of this process is held by the kernel while it makes a page, or a piece
- * of huge ones; the loop may wait that long when it maps something.
+ * The kernel holds the lock of this process's mappings while it makes a page, or a piece of huge
+ * ones. So the loop may wait for that long when it maps something.
  */
 
 #include <errno.h>
@@ -36,15 +37,15 @@
 #include "broker/memory/segment.h"
 #include "memory/host_pages.h"
 
-#define LOOK_BYTES (UINT64_C(16) << 20) /* how much it makes before it looks again */
+#define LOOK_BYTES (UINT64_C(16) << 20) /* how much the thread makes before it looks again */
 
 struct filling {
-	TAILQ_ENTRY(filling) link; /* of those that wait, or of those that are over */
+	TAILQ_ENTRY(filling) link; /* in the list of those that wait, or that are over */
 	struct segment *segment;   /* the loop's; NULL: nobody waits for it */
-	bool waits;                /* the thread has not begun */
+	bool waits;                /* the thread has not begun it */
 	struct memory_segment memory;
-	uint64_t size, done; /* from its start on */
-	uint64_t left;       /* that the machine had, when it stopped for want of memory */
+	uint64_t size, done; /* bytes from its start on */
+	uint64_t left;       /* what the machine had when the thread stopped for want of memory */
 	int error;
 };
 
@@ -52,16 +53,16 @@ TAILQ_HEAD(fillings, filling);
 
 struct prefault {
 	struct broker *broker;
-	pthread_mutex_t lock; /* over the lists, and what the thread says of its filling */
+	pthread_mutex_t lock; /* it guards the lists, and what the thread says of its filling */
 	pthread_cond_t changed;
 	struct fillings waiting, over;
-	struct filling *current; /* the thread's */
+	struct filling *current; /* the one that the thread fills */
 	bool ended;
 
-	/* the loop's */
+	/* what follows is the loop's */
 	bool has_thread;
 	pthread_t thread;
-	struct event *timer; /* set while there is something to do */
+	struct event *timer; /* it is set while there is something to do */
 };
 
 static const struct timeval at_once = {0, 0}, soon = {0, 20000};
@@ -74,7 +75,8 @@ static bool is_stopped_locked(const struct prefault *p, const struct filling *f)
 	return !f->segment || p->ended;
 }
 
-/* Huge pages that were set aside are the segment's own already. */
+/* Checks whether enough memory is left: 0 or -ENOMEM. Huge pages that were set aside are the
+ * segment's own already. */
 static int look_for_memory(struct filling *f)
 {
 	bool own = f->memory.recipe.flags & MEMORY_HUGETLB;
@@ -86,7 +88,7 @@ static int look_for_memory(struct filling *f)
 	return -ENOMEM;
 }
 
-/* One piece; the lock is given up while its pages are made. 0 or negative errno. */
+/* Fills one piece; the lock is given up while its pages are made. 0 or negative errno. */
 static int fill_piece_unlocking(struct prefault *p, struct filling *f, struct memory_host_window *w)
 {
 	int r = memory_host_window_move(w, &f->memory, f->done);
@@ -99,7 +101,7 @@ static int fill_piece_unlocking(struct prefault *p, struct filling *f, struct me
 	if (r == 0)
 		r = memory_host_window_fill(w);
 	pthread_mutex_lock(&p->lock);
-	/* at the end of the broker the memory goes on, which a client may still be using */
+	/* when the broker ends the pages stay, as a client may still be using the memory */
 	if (!f->segment && !p->ended)
 		memory_host_window_discard(w);
 	else if (r == 0)
@@ -188,7 +190,7 @@ static void take_over(struct prefault *p, struct filling *f)
 	free(f);
 }
 
-/* Those that are over. True when there are others. */
+/* Takes over the fillings that are over. True when there are others. */
 static bool look_at_work(struct prefault *p)
 {
 	struct filling *f;
@@ -204,8 +206,8 @@ static bool look_at_work(struct prefault *p)
 	return others;
 }
 
-/* As long as there is something to do. The thread begins here, when the broker serves and has given
- * up its rights: a thread keeps those with which it began. */
+/* Runs as long as there is something to do. The thread begins here, when the broker serves and has
+ * given up its rights: a thread keeps those with which it began. */
 static void on_prefault_timer(evutil_socket_t fd, short what, void *data)
 {
 	struct prefault *p = data;

@@ -6,28 +6,29 @@
 
 /*
  * The pages of host pools that are to be there before anybody needs them. A thread makes them, as
- * that takes the kernel a second for each gigabyte or two; the loop tells it which segments, and is
- * told when one is over. All functions are the loop's.
+ * the kernel takes a second for each gigabyte or two. The loop tells the thread which segments to
+ * fill, and is told when one is done. Only the loop calls these functions.
  */
 struct broker;
 struct filling;
 struct prefault;
 struct segment;
 
-/* 0 or -ENOMEM. No thread runs before there is something to do. */
+/* Returns 0 or -ENOMEM. No thread runs before there is something to do. */
 int prefault_new(struct broker *b, struct prefault **out);
-/* No segment is being filled any more. NULL is fine. */
+/* Ends the thread, so that no segment is being filled any more. @p may be NULL. */
 void prefault_free(struct prefault *p);
 
-/* So much of it is made, soon, in pieces of MEMORY_HOST_PIECE; if there is no memory for that, it
- * comes as it is touched. */
+/* Has so much of the segment made soon, in pieces of MEMORY_HOST_PIECE. If there is no memory for
+ * that, pages are made when they are touched. */
 void prefault_start(struct broker *b, struct segment *s, uint64_t size);
-/* Before the segment gives its pages back: from now on none of them is made. */
+/* Stops that, before the segment gives its pages back: from now on none of them is made. */
 void prefault_stop(struct broker *b, struct segment *s);
-/* Some of its pages were given back, as memory_host_zero() does. Who maps it makes no page tables
- * ahead any more: that would make these pages as well, and whoever maps it would pay for them. */
+/* Notes that some of the segment's pages were given back, as by memory_host_zero(). Whoever maps it
+ * then makes no page tables ahead: that would make these pages as well, and charge them to whoever
+ * maps it. */
 void prefault_spoil(struct broker *b, struct segment *s);
-/* How much of the segment has been made so far, bytes. */
+/* Returns how many bytes of the segment have been made so far. */
 uint64_t prefault_done(struct broker *b, const struct segment *s);
 
 #endif

@@ -2,8 +2,9 @@
 
 /*
  * The records of memory, and how a broker that comes after another one makes of them what that one
- * had. What follows from others is not in them: what accounts are charged, how much of a pool is in
- * use, which memory is free. Free memory is taken for written by several users.
+ * had. What follows from other things is not in the records: what accounts are charged, how much of
+ * a pool is in use, which memory is free. Free memory is taken for memory that several users have
+ * written to.
  */
 
 #include <errno.h>
@@ -123,7 +124,7 @@ static void pool_fields(struct record *r, void *object)
 	record_device(r, &p->device);
 	record_text(r, p->choice.reason, sizeof(p->choice.reason));
 	record_access(r, &p->access);
-	record_mark(r, &p->extent); /* where older brokers wrote zeros */
+	record_mark(r, &p->extent); /* older brokers wrote zeros here */
 	if (record_has(r, 1)) {
 		record_u64(r, &p->sizes.prefault);
 		record_u32(r, &p->pages.huge_pages);
@@ -136,7 +137,8 @@ static bool is_power_of_two(uint64_t n)
 	return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* What others are divided by and reach into: see pool_config_validate(). */
+/* Checks what a record says of a pool, so that nothing is divided by 0 or lies outside of what
+ * there is: see pool_config_validate(). */
 static bool is_pool(struct broker *b, const struct pool *p)
 {
 	const struct memory_kind *kind = p->choice.kind;
@@ -181,7 +183,8 @@ void pool_note(struct pool *p)
 /* ------------------------------------------------------------------------------------------- */
 /* Segments                                                                                    */
 
-/* Who pays for what was adopted. For all else pays who pays for the pool. */
+/* A member that says who pays for what was adopted. For all other memory the payer is the
+ * pool's. */
 static void record_adopter(struct record *r, struct segment *s)
 {
 	struct charge nobody = {.account = NULL};
@@ -209,7 +212,7 @@ static void segment_fields(struct record *r, void *object)
 		record_adopter(r, s);
 }
 
-/* One that is active has memory, as large as it says. */
+/* Checks what a record says of a segment. One that is active has memory, as large as it says. */
 static bool is_segment(const struct segment *s, const struct segment *slot)
 {
 	const struct pool *p = s->pool;
@@ -223,12 +226,13 @@ static bool is_segment(const struct segment *s, const struct segment *slot)
 		return false;
 	if (s->state == SEGMENT_RETIRING)
 		return true;
-	/* what a client had before is checked when it brings it, and may be smaller now */
+	/* what a client had before was checked when the client brought it, and may be smaller
+	 * now */
 	return fstat(s->memory.fd, &st) == 0 &&
 	       (p->device || pool_is_adopted(p) || (uint64_t)st.st_size == s->memory.recipe.size);
 }
 
-/* As it was when it was made. 0 or negative errno. */
+/* Charges what the segment costs to whoever was charged when it was made. 0 or negative errno. */
 static int take_cost(struct broker *b, struct segment *s)
 {
 	struct account *payer = s->cost.segment.account;
@@ -269,7 +273,7 @@ static int segment_attach(struct broker *b, void *object)
 	e = suballocator_add_region(&p->suballocator, &s->region, segment_region_size(s));
 	if (e < 0)
 		return e == -EINVAL ? -EBADMSG : e;
-	/* of a segment that is empty as well */
+	/* this is so of an empty segment as well */
 	s->region.first->tag = SUBALLOCATOR_TAG_MIXED;
 	LIST_INSERT_HEAD(&p->extent.segments, s, link);
 	p->extent.n_segments++;
@@ -317,7 +321,7 @@ int segments_tell_known(struct broker *b, const struct device *d)
 	return r;
 }
 
-/* Slots up to the last one, so that each segment gets its own. */
+/* Makes all slots up to the last one, so that each segment gets its own. */
 static int make_slots(struct broker *b)
 {
 	return generations_make_slots(&b->memory->generations, b->journal, &b->memory->segments);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the journal has of memory: whoever changes something notes it. */
+/* What the journal has of memory. Whoever changes something notes it. */
 struct account;
 struct block;
 struct broker;
@@ -21,42 +21,46 @@ struct segment;
 void pool_note(struct pool *p);
 void open_pool_note(struct open_pool *open);
 void segment_note(struct broker *b, struct segment *s);
-/* What the client has of the segment with this index. */
+/* Notes what the client has of the segment with this index. */
 void possession_note(struct client *c, uint32_t index);
 
-/* What a block is used for, if it is a buffer; @pending is beside the block's own gate. */
+/* What a block is used for, if it is a buffer. @pending are fences beside those of the block's own
+ * gate. */
 struct block_use {
 	uint32_t index, generation;
 	uint64_t size;
 	const struct fence_set *pending;
 };
-/* Of a block; n_fences of struct fence_record follow. Most have less: see block_records.c. */
+/* The record of a block, which n_fences of struct fence_record follow. Most records have less: see
+ * block_records.c. */
 struct block_record {
-	uint32_t index; /* of the buffer; UINT32_MAX: nobody holds it, and work runs on it */
+	uint32_t index; /* the buffer's; UINT32_MAX: nobody holds it, and work runs on it */
 	uint32_t generation;
 	uint32_t segment, offset, units;
 	uint32_t payer, tag, n_fences;
 	uint64_t size;
 };
-/* False: it is none. */
+/* Reads the record of a block. False: it is none. */
 bool block_record_read(const void *bytes, size_t size, struct block_record *out);
 void block_note(struct block *block, const struct block_use *use, const struct account *payer);
-/* One that work still runs on and nobody holds. */
+/* Notes a block that work still runs on and nobody holds. */
 void block_note_gated(struct block *block);
-/* It is about to be free, or part of another one. */
+/* Drops the record of a block that is about to be free, or part of another one. */
 void block_forget(struct block *block);
 
-/* A broker that comes after another one. 0 or negative errno. */
+/* Restores pools, segments and what clients have of them, in a broker that comes after another one.
+ * 0 or negative errno. */
 int pools_restore(struct broker *b);
-/* When all is there: what the dead broker had waited for is of no broker any more. */
+/* Called when all is restored: has the pools go on with what the dead broker had not finished, and
+ * return empty segments, for which nobody waits any more. */
 void pools_restored(struct broker *b);
-/* The device's agent is told which segments there are: see agent_tell_known(). 0 or -ENOMEM. */
+/* Tells the device's agent which segments there are: see agent_tell_known(). 0 or -ENOMEM. */
 int segments_tell_known(struct broker *b, const struct device *d);
-/* A buffer that lies there, as its record says. 0 or negative errno. */
+/* Makes the buffer that lies in a block, as its record says. 0 or negative errno. */
 typedef int restore_buffer(struct broker *b, struct block *block, const struct block_use *use,
 			   struct fence_set *pending, uint32_t payer);
 int blocks_restore(struct broker *b, restore_buffer *buffer);
 
-void record_pool(struct record *r, struct pool **p); /* a member: one that there is */
+void record_pool(struct record *r, struct pool **p); /* a member of a record: it must exist */
 
 #endif

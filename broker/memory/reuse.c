@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Memory between its last user and the next. While work still runs on it a released block waits
- * here, and whoever allocated it goes on paying for it; when the work is done it goes back to the
- * suballocator, so that all the suballocator has is clean, and what is clean stays so: merged with
- * a gated neighbour it would be out of use for as long as that.
+ * Memory between its last user and the next. A released block waits here while work still runs on
+ * it, and whoever allocated it goes on paying for it. When the work is done the block goes back to
+ * the suballocator. So all that the suballocator has is clean, and stays so: merged with a gated
+ * neighbour, it would be out of use for as long as that.
  *
  * Pools of policy *gate* hand such memory out nevertheless, together with its fences (gated.c): to
- * the user whose work that is, who has nothing clean or has reached its limit. Behind the work of
- * others it is handed out by no policy: a fence that is never reached would stop whoever got it. So
- * where there is nothing else an allocation waits, and then fails and says for whom.
+ * the user whose work that is, and who gets nothing clean or has reached a limit. No policy hands
+ * memory out behind the work of others, because a fence that is never reached would stop whoever
+ * got it. So where there is nothing else an allocation waits, and then fails and says for whom it
+ * has waited.
  *
- * Who keeps memory back pays for it: when there is no work of who has allocated it, whose there is.
- * So users who leave work behind that never ends use up what they may have themselves.
+ * Who keeps memory back pays for it: when no work of the user who has allocated it is left, that is
+ * a user whose work still runs. So users who leave work behind that never ends use up what they may
+ * have themselves.
  *
- * Memory with more fences than a grant can name is handed out by no policy, and none is cut that
- * has more than a few.
+ * Memory with more fences than a grant can name is handed out by no policy, and memory with more
+ * than a few is not cut.
  *
- * Fences are reached without anybody telling: blocks are looked at when memory is wanted, and every
- * now and then while there are any.
+ * Nobody tells the broker that a fence is reached. So it looks at these blocks when memory is
+ * wanted, and every now and then while there are any.
  */
 
 #include <stdio.h>
@@ -39,11 +41,11 @@
 #include "broker/memory/reuse.h"
 #include "wire/wire.h"
 
-/* Looking at a block costs more the more work runs on it. */
+/* To look at a block costs more the more fences it has: so many cost as much as one more block. */
 #define FENCES_A_LOOK 16
 
-/* A gate that was lost for want of memory cannot be reached; without any client, nobody is behind
- * it either. */
+/* Returns what is left of a gate. A gate that was lost for want of memory cannot be reached; when
+ * there is no client any more, no work of anybody is behind it either. */
 static struct fence_set *look_at_gate(struct broker *b, struct fence_set *gate)
 {
 	gate = fence_set_prune(gate);
@@ -53,7 +55,8 @@ static struct fence_set *look_at_gate(struct broker *b, struct fence_set *gate)
 	return NULL;
 }
 
-/* Whoever allocated it has paid for it until now. */
+/* Gives a block back to the suballocator, and ends the charge of whoever has paid for it until
+ * now. */
 static void give_back(struct pool *p, struct block *block)
 {
 	struct charge charge = pool_charge_of(block, PRICE_GATED_OWN);
@@ -63,8 +66,8 @@ static void give_back(struct pool *p, struct block *block)
 	suballocator_free(&p->suballocator, block);
 }
 
-/* Who keeps memory back pays for it: once there is no work of who has allocated it any more, those
- * whose work there still is. */
+/* Moves the charge to the user who keeps memory back: once the one who has allocated it has no more
+ * work on it, that is one whose work still runs. */
 static void charge_holder(struct pool *p, struct charge *charge, const struct fence_set *gate)
 {
 	struct timelines *holder;
@@ -88,7 +91,7 @@ static void charge_holder_of(struct block *block, const struct fence_set *gate)
 void reuse_release(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
 		   struct charge *charge)
 {
-	/* what ran already when it was allocated is not its allocator's to pay for */
+	/* what ran already when the block was allocated is not its allocator's to pay for */
 	struct fence_set *earlier = look_at_gate(b, block_take_gate(block));
 
 	gate = look_at_gate(b, gate);
@@ -106,7 +109,7 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
 	} else {
 		give_back(p, block);
 	}
-	/* without a charge it was never anybody's */
+	/* a block without a charge was never anybody's */
 	if (charge && (!gate || p->reuse == SHARE_REUSE_GATE))
 		pool_wake(p);
 }
@@ -126,10 +129,11 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 		limit -= cost < limit ? cost : limit;
 		gate = look_at_gate(b, gate);
 		if (gate) {
-			/* behind fewer it may be cut, or be somebody's own */
+			/* with fewer fences it may be cut, or be somebody's own */
 			any |= p->reuse == SHARE_REUSE_GATE && fence_set_size(gate) < fences;
 			charge_holder_of(block, gate);
-			gated_append(q, block, gate); /* behind those that wait to be looked at */
+			/* it goes behind those that wait to be looked at */
+			gated_append(q, block, gate);
 			continue;
 		}
 		give_back(p, block);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Segments: handed to clients, and returned when empty. The order matters at the end: no new
- * buffers, host memory back to the system (but not what a client had before, which is still its
- * own), clients asked to unmap, and only when the last has said so (or died) the segment goes. A
- * client that never answers keeps a mapping of nothing, or, of a device's memory, what nobody can
- * take from it.
+ * Segments are handed to clients, and returned when empty. The order matters at the end: there are
+ * no new buffers; host memory goes back to the system, but not what a client had before, which is
+ * still its own; clients are asked to unmap; and only when the last has said that it did, or has
+ * died, the segment goes. A client that never answers keeps a mapping of nothing or, of a device's
+ * memory, of what nobody can take from it.
  */
 
 #include <errno.h>
@@ -59,11 +59,11 @@ struct segment *segment_find(struct broker *b, uint64_t id)
 {
 	struct segment *s = slab_at(&b->memory->segments, (uint32_t)id);
 
-	/* of a free slot only what is kept may be looked at */
+	/* of a free slot only the prefix may be looked at */
 	return s && s->in_use && s->generation == id >> 32 ? s : NULL;
 }
 
-/* Host memory has a second one, for readers. */
+/* How many descriptors a segment has. Host memory has a second one, for readers. */
 static uint32_t descriptors_of(const struct pool *pool, const struct memory_segment *brought)
 {
 	if (brought)
@@ -177,7 +177,8 @@ static void close_elsewhere(void *closing, int fd)
 	closing_start_other(closing, fd);
 }
 
-/* The memory of a file goes with its last descriptor, which takes a while for what is large. */
+/* Closes a descriptor, elsewhere if it may be the last one of a large file: the memory goes with
+ * it, which takes a while. */
 static void close_descriptor(struct closing **closing, int *fd)
 {
 	if (*fd >= 0 && *closing)
@@ -196,7 +197,8 @@ static void close_descriptors(struct segment *s)
 	close_descriptor(&s->closing[1], &s->memory.fd_readonly);
 }
 
-/* What an agent that has died had made is gone with it, as far as it was the agent's. */
+/* Tells the agent that made a segment to destroy it. What an agent that has died had of a segment
+ * is gone with it. */
 static void tell_agent(struct segment *s)
 {
 	struct wire_message m = {.type = WIRE_AGENT_SEGMENT_DESTROY};
@@ -231,13 +233,13 @@ void segment_free(struct broker *b, struct segment *s)
 #define ADDRESSES_FIRST (UINT64_C(32) << 40)
 #define ADDRESSES_END   (UINT64_C(48) << 40)
 
-/* Addresses are plenty. */
+/* How much of the range a segment takes: more than it needs, as addresses are plenty. */
 static uint64_t place(uint64_t size)
 {
 	return (size + MEMORY_PLACE - 1) / MEMORY_PLACE * MEMORY_PLACE;
 }
 
-/* The end of a segment that is in the way, or 0. */
+/* Returns the end of a segment that is in the way, or 0. */
 static uint64_t in_the_way(struct broker *b, uint64_t start, uint64_t size)
 {
 	const struct segment *s;
@@ -345,9 +347,9 @@ void segment_retire(struct broker *b, struct segment *s)
 	int r = 0;
 
 	set_state(s, SEGMENT_RETIRING);
-	/* both at once: clients that take their time to unmap keep neither memory nor descriptors.
-	 * Of a device's memory, what they map is theirs until they let go; and when the broker
-	 * ends, all that they map is */
+	/* The memory and the descriptors go at once, so clients that take their time to unmap keep
+	 * neither. What clients map of a device's memory is theirs until they let go; and so is all
+	 * that they map when the broker ends. */
 	prefault_stop(b, s);
 	if (s->pool->choice.kind->id == MEMORY_HOST && !b->has_ended)
 		r = memory_host_discard(&s->memory);
@@ -362,7 +364,8 @@ void segment_retire(struct broker *b, struct segment *s)
 
 		if (!has || !(has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
 			continue;
-		/* from now on it does not have it: a later segment in this slot is another one */
+		/* from now on the client does not have it: a later segment in this slot is another
+		 * one */
 		has->what = SEGMENT_UNMAPPING;
 		s->importers--;
 		s->unmapping++;

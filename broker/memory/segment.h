@@ -12,8 +12,8 @@
 #include "memory/export.h"
 
 /*
- * A piece of memory from its kind. It belongs to a pool from creation to destruction, and is
- * mapped by the clients that were sent its descriptor.
+ * A piece of memory of a kind. It belongs to a pool from creation to destruction, and is mapped by
+ * the clients that were sent its descriptor.
  *
  *   ACTIVE    buffers are carved out of it
  *   RETIRING  empty, its clients were asked to unmap it. Host memory went back to the system
@@ -28,31 +28,31 @@ struct filling;
 struct pool;
 
 #define SEGMENT_PREFIX 8 /* bytes */
-/* For whoever has made its pool, or has brought its memory: taken before there is one. */
+/* What whoever has made its pool, or has brought its memory, pays before there is a segment. */
 struct segment_cost {
 	struct charge segment, descriptors;
-	uint32_t n_nobodys; /* descriptors, of a pool of the configuration */
+	uint32_t n_nobodys; /* descriptors, if the configuration has the pool */
 };
 
 struct segment {
-	/* these two survive in the slab */
+	/* these two stay in the slab when the segment is freed */
 	uint32_t generation, in_use;
 
 	uint32_t index, record;
 	struct pool *pool;
-	LIST_ENTRY(segment) link; /* in the pool */
+	LIST_ENTRY(segment) link; /* in the pool's list */
 	struct region region;
 	struct memory_segment memory;
-	uint64_t handle;      /* what the agent that made it calls it, 0: it keeps nothing */
+	uint64_t handle;      /* its name at the agent that made it; 0: that keeps nothing */
 	uint32_t incarnation; /* which agent that was */
 	uint32_t importers;   /* clients that have its descriptor */
-	uint32_t unmapping;   /* of these, that were asked to unmap and have not answered */
+	uint32_t unmapping;   /* others, which were asked to unmap it and have not answered */
 	enum segment_state state;
 	struct segment_cost cost;
-	/* Of memory that a client had already: its file may be large, or be of anything. */
+	/* For memory that a client had already: its file may be large, or be of any kind. */
 	struct closing *closing[2];
 	struct filling *filling; /* prefault.h */
-	uint64_t prefaulted;     /* bytes, by one that is over */
+	uint64_t prefaulted;     /* bytes that a filling which is over has made */
 	bool has_holes;          /* this broker has given pages of it back */
 };
 
@@ -73,28 +73,28 @@ enum segment_possession {
 	SEGMENT_UNMAPPING = 1 << 2,
 };
 
-/* One that is retired costs none any more. */
+/* Returns what the segment's descriptors cost: a retired one has none any more. */
 void segment_return_descriptors(struct broker *b, struct segment *s);
 void segment_free(struct broker *b, struct segment *s);
 
 uint64_t segment_id(const struct segment *s);
-/* NULL when stale or foreign. */
+/* Returns NULL when the identifier is stale or names no segment. */
 struct segment *segment_find(struct broker *b, uint64_t id);
 const char *segment_state_name(enum segment_state state);
 
-/* As @client is sent it: until the next call. */
+/* Returns the recipe as @client is sent it, valid until the next call. */
 const struct memory_recipe *segment_recipe(const struct segment *s, const struct client *client);
-/* For that mode. Borrowed. */
+/* Returns the descriptor to use for reading or writing. Borrowed. */
 int segment_descriptor(const struct segment *s, bool writable);
-/* The descriptor to send along so that @client can reach @s in @mode; -1 when it has it. Borrowed.
- * Call segment_sent() once the message is on its way. As client_reserve_possession(): 0 or negative
- * errno, when nothing has changed; or -EACCES (adopted.h). */
+/* Returns the descriptor to send so that @client can reach @s; -1 when it can. Borrowed. Call
+ * segment_sent() once it is on its way. As client_reserve_possession(): 0 or negative errno, when
+ * nothing has changed; or -EACCES (adopted.h). */
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed);
 void segment_sent(struct segment *s, struct client *client, bool writable);
 
-/* An empty segment leaves its pool: ACTIVE to RETIRING, and away when nobody maps it. */
+/* Makes an empty segment leave its pool: ACTIVE to RETIRING, and away when nobody maps it. */
 void segment_retire(struct broker *b, struct segment *s);
-/* The client says that it has unmapped it. False when it was not asked to. */
+/* Notes that the client has unmapped it. False when it was not asked to. */
 bool segment_retired(struct broker *b, struct segment *s, struct client *client);
 
 #endif

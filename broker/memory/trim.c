@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Asking clients to give back what they keep for themselves. A client finds out in two ways: by a
+ * Asks clients to give back what they keep for themselves. A client finds out in two ways: by a
  * message, which is sent only if it would go out at once, and by a counter in its timeline page,
- * which it looks at whenever it allocates or releases. Having given back what it can, it says so;
- * when all have, nobody has anything left, and who wants memory is told at once that there is none.
+ * which it looks at whenever it allocates or releases. When it has given back what it can, it says
+ * so. When all have, nobody has anything left, and a request for memory is told at once that there
+ * is none.
  *
  * A client that does not call the library does not answer. That costs the others a short wait, and
- * the waits of a second together cost no more than one.
+ * all such waits within a second together cost no more than one.
  */
 
 #include "broker/memory/trim.h"
@@ -26,7 +27,8 @@
 #include "broker/order/order.h"
 
 #define WINDOW_MS 1000
-#define COST_MS   200 /* what clients that do not answer may cost others in that time */
+/* so long may others wait in that time for a client that does not answer */
+#define COST_MS 200
 
 static bool has_magazine(const struct client *c, const struct pool *pool)
 {
@@ -43,7 +45,7 @@ static bool has_answered(const struct trim *t)
 	return t->answered == t->asked;
 }
 
-/* @pool: NULL: of whatever it keeps. */
+/* Asks a client to give back what it keeps of @pool, or of any pool if that is NULL. */
 static void ask(struct client *c, const struct pool *pool, uint32_t flags, uint64_t now)
 {
 	struct wire_message m = {.type = WIRE_TRIM};
@@ -56,7 +58,7 @@ static void ask(struct client *c, const struct pool *pool, uint32_t flags, uint6
 		t->cost_ms = 0;
 	}
 	t->asked_ms = now;
-	/* counted here: the page is the client's to write */
+	/* the broker counts for itself, as the client may write to the page */
 	atomic_store_explicit(&c->order->timelines->page->slots[0].last, ++t->asked,
 			      memory_order_relaxed);
 	m.trim.pool = pool ? pool->id : 0;
@@ -77,7 +79,8 @@ static bool is_waited_for(const struct trim *t, uint64_t now)
 	return !has_answered(t) && t->cost_ms + (now - t->asked_ms) < COST_MS;
 }
 
-/* Whoever waits in the pool for memory itself has given back all it had before it asked. */
+/* Whether a client has nothing to give: whoever waits for memory in the pool itself had given back
+ * all before it asked. */
 static bool has_nothing(const struct client *c, const struct pool *pool)
 {
 	return deferred_has(&pool->waiting.requests, c);
@@ -116,7 +119,7 @@ void handle_trimmed(struct request *r)
 	struct trim *t = &r->client->memory->trim;
 	struct pool *p;
 
-	/* an older one: it is yet to hear of the last time */
+	/* an answer to an earlier time: the client is yet to hear of the last one */
 	if (has_answered(t) || r->m->trimmed.asked != t->asked)
 		return;
 	t->answered = t->asked;
