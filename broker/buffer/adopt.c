@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Memory that a client has already becomes a buffer. The descriptors are a stranger's: what they
- * are of is looked at before anything is done with them, and whatever is not taken is closed by
- * others (broker/client/closer.h).
+ * Memory that a client has already becomes a buffer. The descriptors come from a stranger. So it is
+ * looked at what they are of before anything is done with them, and whatever is not taken is closed
+ * by others (broker/client/closer.h).
  */
 
 #include <errno.h>
@@ -25,7 +25,7 @@
 #include "broker/memory/segment.h"
 #include "memory/adopt.h"
 
-/* The pool, if memory may come into it so; NULL when answered. */
+/* Finds the pool, if memory may come into it in this way; NULL when answered. */
 static struct pool *find_pool(struct request *r)
 {
 	struct open_pool *open = client_find_pool(r->client, r->m->adopt.pool);
@@ -52,7 +52,7 @@ static struct pool *find_pool(struct request *r)
 	return NULL;
 }
 
-/* A file in memory, and where the segment begins in it. */
+/* Reads what came of a file in memory: the file, and where the segment begins in it. */
 static int read_file(const struct wire_adopt *m, const struct fd_list *fds,
 		     struct memory_segment *out, struct failure *failure)
 {
@@ -64,7 +64,7 @@ static int read_file(const struct wire_adopt *m, const struct fd_list *fds,
 	return memory_adopted_check(out->fd, out->fd_readonly, &out->recipe, failure);
 }
 
-/* An allocation of a device, and where the buffer begins in it. */
+/* Reads what came of a device's memory: the allocation, and where the buffer begins in it. */
 static int read_allocation(const struct wire_adopt *m, const struct fd_list *fds,
 			   struct memory_segment *out, struct failure *failure)
 {
@@ -91,7 +91,8 @@ static int read_allocation(const struct wire_adopt *m, const struct fd_list *fds
 	return memory_adopted_check_device(memory_kind_by_id(m->kind), out->fd, recipe, failure);
 }
 
-/* What came with the request, still in its list; it may be anything. False when answered. */
+/* Looks at what came with the request, which may be anything, and leaves it in the request's list.
+ * False when answered. */
 static bool look_at_memory(struct request *r, struct memory_segment *out)
 {
 	const struct wire_adopt *m = &r->m->adopt;
@@ -151,7 +152,7 @@ void handle_adopt(struct request *r)
 		request_fail_with(r, &failure);
 		return;
 	}
-	/* they are the segment's from now on */
+	/* the descriptors are the segment's from now on */
 	for (size_t i = 0; i < r->fds->n; i++)
 		fd_list_take(r->fds, i);
 	give(r, s, m->kind == 0 ? 0 : m->offset);

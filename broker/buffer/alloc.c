@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Memory for a client: a block of a pool, within what its user may have, and as many more of them
- * as it wants to keep. What there is not right now may be given back by others, or made by an
- * agent; the request waits for that, deferred, and is handled again from the start.
+ * Memory for a client: a block of a pool, within what its user may have, and as many more blocks as
+ * the client wants to keep. Memory that is not there right now may be given back by others, or made
+ * by an agent. The request waits for that: it is deferred, and handled again from the start.
  */
 
 #include <inttypes.h>
@@ -37,11 +37,11 @@
 #include "broker/order/order.h"
 
 #define MORE_MAX    63   /* buffers that come along with a GRANT */
-#define PATIENCE_MS 1000 /* of who has not said how long it may wait for others */
-#define SLICE_MS    20   /* how often is looked for what nobody tells of */
+#define PATIENCE_MS 1000 /* for a request that does not say how long it may wait for others */
+#define SLICE_MS    20   /* how often a request looks for what it is not told of */
 
-/* Clients may have what there is, without using it. They get a moment to give it back, but for one
- * that only wants more for itself to keep. */
+/* Whether others may give memory back. Clients may have some without using it, and get a moment to
+ * give it back; but not for a request that only wants more for its client to keep. */
 static bool others_may_give(const struct request *r, const struct pool *p,
 			    const struct account *account)
 {
@@ -49,7 +49,7 @@ static bool others_may_give(const struct request *r, const struct pool *p,
 	       trim_ask(r->broker, r->client, p, account, r->deferred_ms);
 }
 
-/* Whether so much more of it could be had if so much came back. */
+/* Whether the account could have @wanted more of a resource if @back came back. */
 static bool would_do(const struct account *a, enum limit_kind resource, uint64_t back,
 		     uint64_t wanted)
 {
@@ -58,8 +58,9 @@ static bool would_do(const struct account *a, enum limit_kind resource, uint64_t
 	return wanted <= limit && account_used(a, resource) - back <= limit - wanted;
 }
 
-/* Its own work still runs on what it has given back, and is paid for until it is done. Of the
- * broker's memory only the fences come back then. */
+/* Whether it would do if the user's own work ended. What the user has given back while work runs on
+ * it is paid for until that is done. Of the broker's memory only what the fences cost comes back
+ * then. */
 static bool own_work_would_do(const struct request *r)
 {
 	const struct account *a = r->client->account;
@@ -72,7 +73,8 @@ static bool own_work_would_do(const struct request *r)
 			     price_of(LIMIT_LEASES, 1, 0)));
 }
 
-/* How much longer it may wait, from now on if it has not until now. */
+/* How much longer the request may wait for others. Its time begins now if it has not waited until
+ * now. */
 static uint64_t left_ms(struct request *r)
 {
 	uint32_t said = r->m->alloc.patience;
@@ -102,8 +104,8 @@ static bool may_change(const struct request *r, const struct pool *p, enum pool_
 	return false;
 }
 
-/* If what it lacks may yet come, in the time that it may wait for others. Agents have time limits
- * of their own. */
+/* Defers the request if what it lacks may yet come, in the time that it may wait for others. Agents
+ * have time limits of their own. False: it is not deferred. */
 static bool defer(struct request *r, struct pool *p, enum pool_result why)
 {
 	uint64_t left = left_ms(r);
@@ -119,14 +121,14 @@ static bool defer(struct request *r, struct pool *p, enum pool_result why)
 	return true;
 }
 
-/* Blocks to keep are for later: who is refused those asks for what it needs now, and nobody has to
- * hear of it. */
+/* Whether a refusal is worth a line in the log. Blocks to keep are for later: a client that is
+ * refused those asks for what it needs now, and nobody has to hear of it. */
 static bool is_worth_a_line(const struct request *r)
 {
 	return !(r->m->alloc.flags & WIRE_ALLOC_KEEPS);
 }
 
-/* A client as @viewer may know it, whom NULL stands for the operator. */
+/* Names a client in the way in which @viewer may know it; NULL stands for the operator. */
 static const char *name_for(const struct client *viewer, const struct client *c, char *out,
 			    size_t size)
 {
@@ -138,8 +140,8 @@ static const char *name_for(const struct client *viewer, const struct client *c,
 	return out;
 }
 
-/* What keeps memory of a full pool though no process may hold it, how much, where to look, and what
- * ends it. */
+/* Says what keeps memory of a full pool though perhaps no process holds it: how much that is, where
+ * to look, and what ends it. */
 static void say_what_keeps(const struct pool *p, char *out, size_t size)
 {
 	static const struct {
@@ -168,7 +170,7 @@ static void say_what_keeps(const struct pool *p, char *out, size_t size)
 			 size_round(p->gated.bytes, bytes));
 }
 
-/* Who holds most of a full pool, what else keeps memory of it, and where to look. */
+/* Says who holds most of a full pool, what else keeps memory of it, and where to look. */
 static void say_who_holds(const struct pool *p, const struct client *viewer, char *out, size_t size)
 {
 	const struct stake *s = stake_largest(p);
@@ -188,7 +190,7 @@ static void say_who_holds(const struct pool *p, const struct client *viewer, cha
 		say_what_keeps(p, out + n, size - n);
 }
 
-/* Whose work on what is free is waited for in vain. */
+/* Says whose work on memory that was given back is waited for in vain. */
 static void say_who_works(const struct pool *p, const struct client *viewer, char *out, size_t size)
 {
 	const struct timelines *t = gated_first_holder(&p->gated, viewer->account);
@@ -276,7 +278,8 @@ static void refuse(struct request *r, struct pool *p, int why, const struct fail
 	request_fail(r, failure->error, "%s%s", failure->text, holds);
 }
 
-/* @failure NULL: the broker is out of memory. */
+/* Fails the request for a reason of the broker's or of an agent's. @failure NULL: the broker is out
+ * of memory. */
 static void fail_system(struct request *r, struct pool *p, const struct failure *failure)
 {
 	count_failure(r, p, ALLOC_SYSTEM);
@@ -286,7 +289,8 @@ static void fail_system(struct request *r, struct pool *p, const struct failure 
 		request_fail_memory(r);
 }
 
-/* As many more as there is room for: nobody waits for them, and nothing is tried twice. */
+/* Allocates as many more buffers as there is room for. Nobody waits for them, so nothing is tried
+ * twice. */
 static uint32_t alloc_more(struct request *r, struct buffer *first, uint64_t alignment,
 			   struct wire_more *out)
 {
@@ -334,7 +338,7 @@ static void give_with_more(struct request *r, struct buffer *buffer, uint64_t al
 	bool held;
 	int e;
 
-	/* what comes along is not to take the last lease that the client may have */
+	/* what comes along must not take the last lease that the client may have */
 	held = lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease, NULL) == 0;
 	g.more = more;
 	g.n_more = held ? alloc_more(r, buffer, alignment, more) : 0;
@@ -347,7 +351,7 @@ static void give_with_more(struct request *r, struct buffer *buffer, uint64_t al
 	request_fail_with(r, &failure);
 }
 
-/* What is wrong with the request has been answered if this is false. */
+/* Checks the request. If this is false, what is wrong with it was answered. */
 static bool is_acceptable(struct request *r, struct pool *p)
 {
 	const struct wire_alloc *m = &r->m->alloc;
@@ -377,7 +381,8 @@ static bool is_acceptable(struct request *r, struct pool *p)
 	return false;
 }
 
-/* The memory is there. The buffer's bytes may have to be cleared before it is handed out. */
+/* Gives the buffer to the client, now that there is memory for it. Its bytes may have to be cleared
+ * before. */
 static void give_allocated(struct request *r, struct pool *p, struct buffer *buffer,
 			   uint64_t alignment)
 {

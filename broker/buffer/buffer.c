@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Buffers and leases: who holds which block, and the one place where "the last release frees"
- * is true. Both live in slabs, as there may be millions: together with its block descriptor and
- * its lease a live buffer costs 192 bytes.
+ * Buffers and leases: who holds which block, and the one place where "the last release frees" is
+ * true. Both live in slabs, as there may be millions. Together with its block descriptor and its
+ * lease a live buffer costs 192 bytes.
  */
 
 #include <errno.h>
@@ -83,7 +83,7 @@ int buffer_new(struct broker *b, struct allocation *a, struct buffer **out)
 	buffer->block = block;
 	buffer->size = a->size & BUFFER_SIZE_MAX;
 	buffer->refs = 1;
-	/* its own unfinished work, for which it has paid: it still does */
+	/* If this is the account's own unfinished work, it goes on paying for it. */
 	if (block->payer == a->account)
 		buffer->pending = fence_set_prune(block_take_gate(block));
 	block->payer = a->charge.account;
@@ -99,7 +99,7 @@ void buffer_ref(struct buffer *buffer)
 	buffer->refs++;
 }
 
-/* The last part of what was adopted is less than a unit. */
+/* How many bytes the buffer can have. The last part of adopted memory may be less than a unit. */
 static uint64_t room_of(const struct buffer *buffer)
 {
 	uint64_t block = block_size(buffer->block), offset = block_offset(buffer->block),
@@ -121,8 +121,8 @@ bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer)
 	return true;
 }
 
-/* Charges the new in the place of the old, whose charge is returned only if that works. Who has
- * more than it may have is not refused what is no more than that was. */
+/* Charges the new metadata in the place of the old, whose charge is returned only if that works. A
+ * user who has more than it may have is not refused what is no more than the old was. */
 static bool swap_charge(struct charge *new, struct metadata *old, struct account *account,
 			uint64_t size)
 {
@@ -134,7 +134,7 @@ static bool swap_charge(struct charge *new, struct metadata *old, struct account
 	if (old)
 		charge_return(&old->charge);
 	taken = charge_take_beyond(new, account, LIMIT_METADATA, size, 0, beyond);
-	if (old && !taken) /* cannot fail: it was just given back */
+	if (old && !taken) /* this cannot fail, as it was just given back */
 		charge_take_beyond(&old->charge, payer, LIMIT_METADATA, old_size, 0,
 				   UINT64_MAX / 2);
 	account_unref(payer);
@@ -186,11 +186,11 @@ void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata)
 	metadata_note(buffer);
 }
 
-/* How many holders are looked at for one who is its payer, and how many others. */
+/* How many leases are looked at for one whose account is the payer, and how many referrers. */
 #define HOLDERS_LOOKED_AT 64
 
-/* Its payer, if that is among those who hold it, else one of them: who holds it before who only has
- * something that leads to it. NULL: nobody does but the broker. */
+/* Finds the buffer's payer, if that is among those who hold it; if not, another one of them. A
+ * lease goes before something that only leads to the buffer. NULL: nobody has it but the broker. */
 static struct account *holder_of(const struct buffer *buffer)
 {
 	const struct account *payer = buffer->block->payer;
@@ -210,8 +210,8 @@ static struct account *holder_of(const struct buffer *buffer)
 	return found;
 }
 
-/* Who has paid for it until now has let something of it go: if that was the last, who still keeps
- * it pays from now on. */
+/* Called when whoever pays for a buffer has let something of it go. If that was the last of the
+ * payer's, somebody who still holds the buffer pays from now on. */
 static void charge_holder(struct buffer *buffer)
 {
 	struct charge charge = pool_charge_of(buffer->block, PRICE_BUFFER_OWN);
@@ -238,7 +238,8 @@ void buffer_tell(struct broker *b, const struct buffer *buffer, const char *acti
 					  .count = count});
 }
 
-/* @by and @client are who has let it go: NULL where nobody is to pay or to be named for that. */
+/* Gives up a reference, and frees the buffer with the last one. @by is the account that has let it
+ * go, NULL if it may be anybody's; @client is named as who has done so, or NULL. */
 static void drop(struct broker *b, struct buffer *buffer, const struct account *by,
 		 const struct client *client)
 {
@@ -313,7 +314,7 @@ void referrer_detach(struct broker *b, struct buffer *buffer, struct referrer *r
 }
 
 struct lease_key {
-	uint32_t slot; /* of the client */
+	uint32_t slot; /* the client's */
 	const struct buffer *buffer;
 };
 
@@ -382,7 +383,7 @@ struct client *lease_client(const struct lease *lease)
 	return buffer_pool(lease->buffer)->broker->clients->by_slot[lease->slot];
 }
 
-/* 0 or -ENOMEM. */
+/* Counts a lease among those of its client. 0 or -ENOMEM. */
 static int add_to_client(struct client *c, struct lease *lease)
 {
 	uint64_t bytes = block_size(lease->buffer->block);
@@ -447,7 +448,8 @@ void leases_file(struct broker *b, struct buffer *buffer)
 	struct lease *lease;
 	int n = 0;
 
-	/* who comes is the first, and behind those that are looked through all are in the table */
+	/* a lease that comes is the first, and behind those that are looked through all are in the
+	 * table */
 	LIST_FOREACH (lease, &buffer->leases, of_buffer) {
 		if (lease->filed)
 			break;

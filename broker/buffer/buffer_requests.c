@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Requests about buffers that one has: release, metadata, recipe. Metadata is kept as it comes: who
- * reads it looks whether it is JSON, as the library does.
+ * Requests about buffers that a client has: release, metadata, recipe. Metadata is kept as it
+ * comes: whoever reads it looks whether it is JSON, as the library does.
  */
 
 #include <inttypes.h>
@@ -54,7 +54,7 @@ void handle_release(struct request *r)
 	if (!request_fence(r, m->timeline, m->value, &fence))
 		return;
 	lease->buffer->pending = fence_set_prune(lease->buffer->pending);
-	/* it keeps what it holds, as its work goes on */
+	/* the client keeps what it holds, as its work goes on */
 	if (!fence_set_may_add(lease->buffer->pending, &fence, m->count == lease->count)) {
 		fence_deinit(&fence);
 		snprintf(also, sizeof(also),
@@ -107,7 +107,7 @@ void handle_metadata_get(struct request *r)
 		request_tell_metadata(r, lease->buffer);
 }
 
-/* What the memory is and where, for who maps it by plain CUDA. */
+/* Says what the memory is and where, for a client that maps it by plain CUDA. */
 void handle_recipe_get(struct request *r)
 {
 	struct lease *lease = request_lease(r, r->m->recipe_get.buffer);

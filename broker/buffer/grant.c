@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Handing a buffer to a client: the lease, the descriptor of its segment and those of the timeline
- * pages it has to wait on, each sent to a client once. Everything that can fail is done before the
- * lease is given, so that a failure changes nothing.
+ * Hands a buffer to a client: the lease, the descriptor of its segment, and the descriptors of the
+ * timeline pages that it has to wait on, each of which a client is sent once. Everything that can
+ * fail is done before the lease is given, so that a failure changes nothing.
  */
 
 #include <errno.h>
@@ -47,7 +47,8 @@ static bool has_page(const struct message *out, uint64_t page)
 	return false;
 }
 
-/* False without memory. Pages beyond what one message carries are asked for by the client. */
+/* Adds a fence, with its page if the client does not have it. The client asks for the pages that
+ * are more than one message carries. False without memory. */
 static bool add_fence(struct client *client, struct message *out, const struct fence *f)
 {
 	struct timelines *t = f->timelines;
@@ -101,10 +102,11 @@ static int add_gate(struct client *client, struct message *out, const struct fen
 }
 
 /*
- * Whoever may write comes after everything that was enqueued before, and not only through those in
- * between: when one of them dies, waiting for it is over, while what it waited for may still run.
- * Who gave it pays for that, and where that user can pay for no more, it comes when the work is
- * done: by then there is nothing to remember.
+ * Whether the giver's fence may be added to what the buffer remembers. Whoever may write has to
+ * come after everything that was enqueued before, and not only after those in between: when one of
+ * these dies, waiting for it is over, while what it waited for may still run. Who gave the buffer
+ * pays for that. If that user can pay for no more, the grant is possible when the work is done: by
+ * then there is nothing to remember.
  */
 static bool may_remember(const struct buffer *buffer, const struct fence *hand_over)
 {
@@ -132,7 +134,7 @@ static int explain(int error, struct failure *failure)
 	return failure_no_memory(failure, "the broker");
 }
 
-/* What the first use has to come after. 0 or a SHARE_E... number. */
+/* Adds the fences that the first use has to come after. 0 or a SHARE_E... number. */
 static int add_fences(struct client *client, struct message *out, const struct grant *g,
 		      bool writable)
 {
@@ -151,7 +153,7 @@ static int add_fences(struct client *client, struct message *out, const struct g
 	return r;
 }
 
-/* Of what was added to it. */
+/* Puts the message together from what was added to it. */
 static void put_together(struct client *client, struct message *out, const struct grant *g)
 {
 	const struct buffer *buffer = g->buffer;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The last one who has a buffer is told so. A lease that was granted once and is all there is, with
- * no name, no token and nothing of a channel's beside it, cannot become two but through its holder:
- * so the answer stays true until that hands the buffer out again. It comes as one more grant, which
- * says what the others have left running, as to anybody who gets the buffer for writing.
+ * Tells the last one who has a buffer that this is so. If a lease was granted once and is all there
+ * is, with no name, no token and nothing of a channel's beside it, it can become two only through
+ * its holder. So the answer stays true until the holder hands the buffer out again. It comes as one
+ * more grant, which says what the others have left running, as to anybody who gets the buffer for
+ * writing.
  */
 
 #include <stddef.h>
@@ -24,7 +25,8 @@
 #include "broker/client/request.h"
 #include "broker/memory/pool.h"
 
-/* Those that wait for one buffer, which has no room for more than whether there are any. */
+/* The requests that wait for one buffer. The buffer itself only has room for whether there are
+ * any. */
 struct reclaims {
 	struct table_link by_buffer;
 	struct deferred_list list;
@@ -104,7 +106,7 @@ void reclaim_look(struct broker *b, struct buffer *buffer)
 	const struct lease *lease = LIST_FIRST(&buffer->leases);
 	struct reclaims *all;
 
-	/* what waits is the holder's: a wait ends with the lease */
+	/* what waits is the holder's, as a wait ends with the lease */
 	if (!lease || !is_sole(lease))
 		return;
 	all = reclaims_of(buffer);

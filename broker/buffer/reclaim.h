@@ -8,10 +8,10 @@ struct client;
 struct table;
 
 void reclaims_init(struct table *t);
-/* Of a buffer that requests wait for (buffer->is_awaited). */
-/* Somebody has given up what he had of it: a RECLAIM is answered soon if it is due. */
+/* The following are for a buffer that requests wait for (buffer->is_awaited). */
+/* Called when somebody has given up something of it: a RECLAIM that is due is answered soon. */
 void reclaim_look(struct broker *b, struct buffer *buffer);
-/* The client has given up its lease: what it waits for will not come. */
+/* Called when the client has given up its lease: what it waits for will not come. */
 void reclaim_give_up(struct buffer *buffer, const struct client *client);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The records of buffers and leases. There may be millions, so they say no more than they must: a
- * client is its slot, which is nobody else's as long as it has leases.
+ * The records of buffers and leases. There may be millions, so they say no more than they must. A
+ * client is named by its slot, which is nobody else's as long as the client has leases.
  */
 
 #include <errno.h>
@@ -73,14 +73,14 @@ bool metadata_charge(struct metadata *metadata, struct account *account)
 }
 
 struct lease_record {
-	uint32_t slot;   /* of the client */
-	uint32_t buffer; /* index */
+	uint32_t slot;   /* the client's */
+	uint32_t buffer; /* the buffer's index */
 	uint32_t count : 30;
 	uint32_t mode : 2;
 	uint32_t since_s;
 };
 
-/* The same of nearly all; it is known by its size. */
+/* What the record of nearly all leases is; it is known by its size. */
 struct small_lease {
 	uint32_t buffer;
 	uint32_t slot : 20;
@@ -124,7 +124,7 @@ static bool lease_record_read(const void *bytes, size_t size, struct lease_recor
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* A slot that is in use; NULL: it is not. */
+/* Finds the buffer in a slot; NULL: the slot is not in use. */
 static struct buffer *buffer_at_index(struct broker *b, uint32_t index)
 {
 	struct buffer *buffer = slab_at(&b->buffers->slab, index);
@@ -223,7 +223,7 @@ static int read_lease(void *data, uint32_t record, const void *bytes, size_t siz
 	lease->count = copy.count;
 	lease->mode = copy.mode;
 	lease->record = record;
-	/* the first is the oldest one; how the others follow matters to nobody */
+	/* the first one is the oldest; how the others follow matters to nobody */
 	if (oldest && lease->since_s < oldest->since_s) {
 		TAILQ_REMOVE(&c->buffers->leases, lease, of_client);
 		TAILQ_INSERT_HEAD(&c->buffers->leases, lease, of_client);
@@ -252,7 +252,8 @@ void buffers_restored(struct broker *b)
 	for (uint32_t i = 0; i < end; i++) {
 		struct buffer *buffer = slab_at(&b->buffers->slab, i);
 
-		/* who keeps it is who kept it before, so nothing is to be charged to another one */
+		/* whoever has the buffer had it before, so nothing is to be charged to another
+		 * one */
 		if (buffer && buffer->refs > 1)
 			buffer->refs--;
 		else if (buffer && buffer->refs == 1)

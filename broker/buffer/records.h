@@ -2,7 +2,7 @@
 #ifndef BROKER_BUFFER_RECORDS_H
 #define BROKER_BUFFER_RECORDS_H
 
-/* What the journal has of buffers and leases: whoever changes something notes it. */
+/* What the journal has of buffers and leases. Whoever changes something notes it. */
 
 #include <stdbool.h>
 
@@ -17,17 +17,17 @@ void buffer_note(struct buffer *buffer);
 void metadata_note(struct buffer *buffer);
 void lease_note(struct lease *lease);
 
-/* Members of records (broker/journal/record.h): a buffer, which there has to be; and what somebody
+/* Members of records (broker/journal/record.h): a buffer, which has to exist; and what somebody
  * wants others to know, or NULL, which is charged to nobody yet when it was read. */
 void record_buffer(struct record *r, struct buffer **buffer);
 void record_metadata(struct record *r, struct metadata **metadata);
-/* False: there is no memory for that. */
+/* Charges it to an account. False: there is no memory for that. */
 bool metadata_charge(struct metadata *metadata, struct account *account);
 
-/* A broker that comes after another one. 0 or negative errno. Each buffer has a reference then, for
- * what else leads to it to be made again. */
+/* Restores what a broker had that another one comes after. 0 or negative errno. Each buffer has a
+ * reference then, until what else leads to it is made again. */
 int buffers_restore(struct broker *b);
-/* The end of those references: what nothing leads to is free. */
+/* Ends those references: a buffer that nothing leads to is freed. */
 void buffers_restored(struct broker *b);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Scrubbing. Host memory is zeroed here, by giving its pages back to the system. That of a device
+ * Scrubbing. Host memory is zeroed here, by giving its pages back to the system. A device's memory
  * is zeroed by the device's agent, which takes its time; the request waits for it. An agent that
  * fails, or dies of it, may have left the device writing zeros: until that process has ended the
  * block is nobody's.
  *
- * Knows where the memory is; whether it has to be zeroed is what reuse.h says.
+ * This file knows where the memory is; reuse.h says whether it has to be zeroed.
  */
 
 #include <errno.h>
@@ -42,10 +42,10 @@ struct scrub {
 	LIST_ENTRY(scrub) of_client;
 	struct broker *broker;
 	struct client *client; /* NULL: it is gone, or has its answer */
-	struct buffer *buffer; /* a reference */
+	struct buffer *buffer; /* with a reference that is the scrub's */
 	struct charge charge;
 	struct timed_request request;
-	pid_t writer;  /* an agent that failed at it; 0: it is still at work */
+	pid_t writer;  /* an agent that failed at it; 0: the agent is still at work */
 	bool is_dying; /* nobody waits for it, and its block is nobody's until it is over */
 	uint32_t record;
 };
@@ -249,7 +249,8 @@ bool client_abandon_scrubs(struct client *c, int *budget)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Who waits for it is not in it: the next broker handles that request again, with another block. */
+/* The record does not say who waits: the next broker handles that request again, with another
+ * block. */
 static void scrub_fields(struct record *r, void *object)
 {
 	struct scrub *s = object;
@@ -258,8 +259,8 @@ static void scrub_fields(struct record *r, void *object)
 	record_i32(r, &s->writer);
 }
 
-/* Begun again from its start, for nobody: the agent may be at it, or another one that has not ended
- * yet, and until then the block is nobody's. */
+/* Begins again from the start, for nobody. The agent may still be zeroing the block, or one before
+ * it that has not ended yet, and until then the block is nobody's. */
 static int scrub_attach(struct broker *b, void *object)
 {
 	struct scrub *s = object;

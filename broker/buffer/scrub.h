@@ -11,22 +11,23 @@ struct client;
 struct request;
 
 /*
- * Zeroing what one user left before another gets it. The buffer is made by then, and belongs to the
- * request: nobody else can be given its memory until it is known that nothing writes to it any
- * more, whatever becomes of who asked.
+ * Zeroes what one user left before another gets it. The buffer is made by then, and belongs to the
+ * request. Nobody else can be given its memory until it is known that nothing writes to it any
+ * more, whatever becomes of the client that asked.
  */
 struct scrub;
 
-/* Whether @r's client must not see what is in it. */
+/* Whether @r's client must not see what is in the buffer. */
 bool scrub_is_needed(const struct request *r, const struct buffer *buffer);
 
-/* 0: it is zero now. SCRUB_LATER: it has taken over the caller's reference and the answer. Else a
- * SHARE_E... number with a sentence; the tag is as it was. */
+/* Begins to zero the buffer. 0: it is zero now. SCRUB_LATER: the caller's reference and the answer
+ * were taken over. Anything else is a SHARE_E... number with a sentence, and the tag is as it
+ * was. */
 #define SCRUB_LATER 1
 int scrub_start(struct request *r, struct buffer *buffer, struct failure *failure);
 
-/* The client is gone, and its blocks go back when they are zero: some of them. True when there are
- * none any more. */
+/* Abandons some of the scrubs of a client that is gone: their blocks go back when they are zero.
+ * True when there are none any more. */
 bool client_abandon_scrubs(struct client *c, int *budget);
 
 /* Gives back what agents that failed may have been writing to, once they have ended. */
@@ -35,9 +36,9 @@ void scrubs_look_again(struct broker *b);
 /* At the end of the broker, when there are no agents any more: gives back everything. */
 void scrubs_end(struct broker *b);
 
-/* The journal says each of them again. */
+/* Notes each of them in the journal again. */
 void scrubs_note(struct broker *b);
-/* A broker that comes after another one. 0 or negative errno. */
+/* Restores them in a broker that comes after another one. 0 or negative errno. */
 int scrubs_restore(struct broker *b);
 
 #endif

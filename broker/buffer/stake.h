@@ -9,8 +9,9 @@ struct client;
 struct pool;
 
 /*
- * What one client holds of one pool: the sum of its leases there. Kept with every lease, so that
- * who finds a pool full can be told at once who holds most of it, however many buffers it has.
+ * What one client holds of one pool: the sum of its leases there. It is kept with every lease, so
+ * that a client that finds a pool full can be told at once who holds most of it, however many
+ * buffers there are.
  */
 struct stake {
 	LIST_ENTRY(stake) of_client;
@@ -20,11 +21,11 @@ struct stake {
 	uint64_t leases, bytes;
 };
 
-/* A lease of a block of @bytes: 0 or -ENOMEM. And its end. */
+/* Adds a lease of a block of @bytes (0 or -ENOMEM), and subtracts it when it ends. */
 int stake_add(struct client *client, struct pool *pool, uint64_t bytes);
 void stake_subtract(struct client *client, const struct pool *pool, uint64_t bytes);
 
-/* The largest one; NULL: no client holds any of it. */
+/* Returns the largest stake; NULL: no client holds any of the pool. */
 const struct stake *stake_largest(const struct pool *pool);
 
 #endif
