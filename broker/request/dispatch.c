@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * From packets to handlers. Every message is checked against the table and the client's state
- * before a handler sees it; handlers check what only they can know.
+ * The way from packets to handlers. Every message is checked against the table and the client's
+ * state before a handler sees it; handlers check what only they can know.
  */
 
 #include <stdbool.h>
@@ -31,7 +31,8 @@
 /* A message of the table without a handler does not link. */
 static const request_handler handlers[WIRE_TYPE_COUNT] = {WIRE_MESSAGES(ENTRY)};
 
-/* A connection begins with two messages, each in its place, and all others come after them. */
+/* Whether the client may send this message now. A connection begins with two messages, each in its
+ * place, and all others come after them. */
 static bool is_allowed(const struct client *c, const struct wire_description *d)
 {
 	switch (c->state) {
@@ -51,7 +52,8 @@ static bool may_lack_serial(const struct wire_description *d)
 	return d->reply == WIRE_NOTHING || d->flags & WIRE_SERIAL_OPTIONAL;
 }
 
-/* Who may have brokers crash is to be able to give back what it has, at least, and operators to
+/* Whether this request is refused because brokers have crashed over such ones. A user who has had
+ * brokers crash is to be able to give back at least what it has, and operators are to be able to
  * look into it. */
 static bool is_refused(const struct client *c, unsigned type)
 {
@@ -68,7 +70,7 @@ static bool is_refused(const struct client *c, unsigned type)
 	}
 }
 
-/* It is not even read: that may be what brokers have crashed over. */
+/* Refuses a request, which is not even read, as that may be what brokers have crashed over. */
 static void refuse(struct client *c, unsigned type, uint32_t serial)
 {
 	static const char why[] =
@@ -81,7 +83,8 @@ static void refuse(struct client *c, unsigned type, uint32_t serial)
 		client_hang_up(c, SHARE_ESYSTEM, why);
 }
 
-/* As this broker has understood it: a packet may be longer, which nobody is charged for. */
+/* Notes a request that has no answer yet, as this broker has understood it. The packet may be
+ * longer, which nobody is charged for. */
 static void note_unanswered(struct client *client, const struct wire_message *m)
 {
 	struct broker *b = client->broker;
@@ -114,7 +117,7 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 		return false;
 	}
 	if (client->state == CLIENT_ENDING)
-		return false; /* it has said goodbye; what it says after that is for nobody */
+		return false; /* what a client says after its goodbye is for nobody */
 	d = wire_describe(m.type);
 	if (!is_allowed(client, d)) {
 		snprintf(why, sizeof(why), "%s was not expected now (state: %s)", d->name,
@@ -140,7 +143,7 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 			     "you hold, disconnect, and connect to the next one");
 	else
 		handlers[m.type](&r);
-	/* the time was kept for its answer: there was none so far */
+	/* if the time is still kept for its answer, there was none so far */
 	if (m.serial && d->reply != WIRE_NOTHING && client->requests.current.serial == m.serial &&
 	    client->connection && !MUTATION(waiting_not_noted))
 		note_unanswered(client, &m);
@@ -171,7 +174,7 @@ void request_ask_again(struct client *client, const void *packet, size_t size, u
 	if (wire_decode(&m, WIRE_TO_BROKER, packet, size, 0) != 0 ||
 	    !is_allowed(client, wire_describe(m.type)))
 		return;
-	/* who is at one of these has a record of its own, and the serial of this is in it */
+	/* each of these has a record of its own that says who waits for it, with the serial */
 	if (m.type == WIRE_BYE || m.type == WIRE_CHANNEL_CLOSE)
 		return;
 	client->requests.current = (struct timed_request){m.serial, m.type, clock_ns()};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a user may end that another process has made: a token, a connection, or messages. One's own,
- * or anybody's for administrators; of what is others' one does not even learn that it is there. The
- * rest of what operators end has requests of its own, which are not for them alone.
+ * What a user may end that another process has made: a token, a connection, or messages. These are
+ * a user's own or, for administrators, anybody's; of those of others a user does not even learn
+ * that they are there. The rest of what operators end has requests of its own, which are not for
+ * them alone.
  */
 
 #include <inttypes.h>
@@ -61,7 +62,7 @@ static void drop_messages(struct request *r, const struct wire_bytes *channel)
 {
 	uint64_t n;
 
-	/* what waits since it was asked first is ended with the others */
+	/* messages that have come to wait since the request came are ended with the others */
 	if (!channel_drop_messages(r->broker, channel->data, channel->size, r->client, &n))
 		request_go_on_later(r);
 	else if (n > 0 || r->deferred_ms)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What keeps a connection going: greeting, the sealing of the client's timeline page, and goodbye.
- * The page is the reason for the two steps: it can be sealed against writers only once its one
- * writer has mapped it.
+ * The beginning and the end of a connection: greeting, the sealing of the client's timeline page,
+ * and goodbye. The page is the reason why there are two steps at the beginning: it can be sealed
+ * against writers only when its one writer has mapped it.
  */
 
 #include <stdio.h>
@@ -64,8 +64,8 @@ void handle_hello(struct request *r)
 	request_reply(r, &m, &c->order->timelines->fd, 1);
 }
 
-/* The keeper has what the next broker needs of this client: before the page is sealed, as nobody
- * can map it for writing any more then. 0 or negative errno. */
+/* Has the keeper keep what the next broker needs of this client. That is done before the page is
+ * sealed, as nobody can map it for writing any more then. 0 or negative errno. */
 static int keep(struct client *c)
 {
 	struct timelines *t = c->order->timelines;
