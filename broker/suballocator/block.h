@@ -13,9 +13,9 @@ struct fence_set;
 #define SUBALLOCATOR_UNIT 512u
 
 /*
- * A piece of a region, free or in use. Valid from the alloc that returned it to its free. Callers
- * read region, offset and size, and own `owner`, `payer`, `gate` and `tag`; everything else is the
- * suballocator's. The first three are NULL when a block is allocated.
+ * A piece of a region, free or in use. In use it is valid from the alloc that returned it to its
+ * free. Callers read region, offset and size, and own `owner`, `payer`, `gate`, `tag` and `record`;
+ * everything else is the suballocator's. Owner, payer and gate are NULL when a block is allocated.
  */
 struct block {
 	struct region *region;
@@ -24,17 +24,18 @@ struct block {
 		struct block *next_free;
 		void *owner; /* the caller's, while in use */
 	};
-	void *payer;             /* as well */
+	void *payer;             /* the caller's, while in use */
 	struct block *prev_free; /* NULL if and only if the block is in use */
-	struct fence_set *gate;  /* as well: work that still runs on it. NULL in a free block */
-	uint32_t tag;            /* the caller's word for what the memory contains */
-	uint32_t record;         /* as well: of the journal's. 0 in a free block */
-	uint32_t offset, size;   /* in units */
+	struct fence_set *gate; /* the caller's: work that still runs on it; NULL in a free block */
+	uint32_t tag;           /* the caller's word for what the memory contains */
+	uint32_t record;        /* the caller's: its record in the journal; 0 in a free block */
+	uint32_t offset, size;  /* in units */
 };
 
 /*
  * Tags are kept through everything that happens to a block: its parts inherit it, and what is
- * merged has both. New memory has the tag 0, which joins with any other; different ones do not.
+ * merged has both. New memory has the tag 0, which joins with any other. Different ones join to
+ * SUBALLOCATOR_TAG_MIXED.
  */
 #define SUBALLOCATOR_TAG_MIXED UINT32_MAX
 
@@ -47,7 +48,7 @@ static inline uint32_t suballocator_join_tags(uint32_t a, uint32_t b)
 
 static_assert(sizeof(struct block) <= 72, "a million blocks have to be cheap");
 
-/* Embedded by what backs it. Must not move while it is part of a suballocator. */
+/* What backs a region embeds this struct. It must not move while it is part of a suballocator. */
 struct region {
 	struct block *first; /* at offset 0, the same one for the life of the region */
 	uint32_t size, used; /* in units */
@@ -55,7 +56,7 @@ struct region {
 	bool held;
 };
 
-/* The gate, and with it the reference; the block has none afterwards. */
+/* Takes the gate, and with it the reference: the block has none afterwards. */
 static inline struct fence_set *block_take_gate(struct block *block)
 {
 	struct fence_set *gate = block->gate;
@@ -80,7 +81,7 @@ static inline uint64_t block_size(const struct block *block)
 	return (uint64_t)block->size * SUBALLOCATOR_UNIT;
 }
 
-/* No block is in use: then the region is one free block, region->first. */
+/* Whether no block is in use: then the region is one free block, region->first. */
 static inline bool region_is_empty(const struct region *region)
 {
 	return region->live == 0;

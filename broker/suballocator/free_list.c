@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The free blocks of a suballocator, filed by size: which class a size belongs to, which classes
- * have blocks, and which block is to be carved up for a request. Knows nothing of neighbours.
+ * have blocks, and which block is to be carved up for a request. This file knows nothing of
+ * neighbours.
  */
 #include "broker/suballocator/free_list.h"
 
@@ -12,8 +13,8 @@ static_assert(SUBALLOCATOR_FIRST_LEVELS == 32u - SECOND_LEVEL_BITS + 1, "up to 3
 
 /*
  * How many free blocks an allocation looks at, at most, before and after the search that cannot
- * miss: the first to put blocks back into the holes that blocks of the same odd size left, the
- * second before saying that a pool is full.
+ * miss: the first number is for putting blocks back into the holes that blocks of the same odd size
+ * left, the second for the look before it says that a pool is full.
  */
 #define SHORT_LOOK 4u
 #define LONG_LOOK  64u
@@ -106,7 +107,7 @@ void free_list_remove(struct suballocator *allocator, struct block *block)
 		if (allocator->lists[class] == block)
 			allocator->lists[class] = block->next_free;
 	}
-	/* Still free, though in no list: a ring of its own. */
+	/* it is still free, though in no list: it is a ring of its own */
 	block->next_free = block->prev_free = block;
 	allocator->free_units -= block->size;
 }
@@ -124,7 +125,8 @@ static bool fits(struct search *search, struct block *block)
 	return true;
 }
 
-/* Looks at up to `limit` free blocks, `each` of a class, in `class` first, then in larger ones. */
+/* Looks at `limit` free blocks at most, and at `each` of a class: first in `class`, then in larger
+ * ones. */
 static bool look(const struct suballocator *allocator, struct search *search, uint32_t class,
 		 uint32_t limit, uint32_t each)
 {
@@ -147,26 +149,27 @@ static bool look(const struct suballocator *allocator, struct search *search, ui
 bool free_list_find(const struct suballocator *allocator, struct search *search)
 {
 	uint32_t exact = class_of(search->size);
-	/* In any block of this class there is room wherever the alignment falls. */
+	/* in any block of this class there is room, wherever the alignment falls */
 	uint32_t safe = class_that_fits(search->size + search->alignment - 1);
 
 	/*
-	 * The class of the size itself: a block in it may be too small, and TLSF would pass it by.
-	 * But a pool of equal buffers, of a size that is not where a class begins, has all its
-	 * holes there, and would cut up fresh memory as long as there is any. So look at a few.
-	 * From there it goes on to the next larger class, where every block is large enough, and
-	 * may even be aligned.
+	 * Looks first into the class of the size itself. A block in it may be too small, and TLSF
+	 * would pass the class by. But a pool of equal buffers, of a size that is not where a class
+	 * begins, has all its holes there, and would cut up fresh memory as long as there is any.
+	 * So a few blocks are looked at. From there it goes on to the next larger class, where
+	 * every block is large enough, and may even be aligned.
 	 */
 	if (look(allocator, search, exact, SHORT_LOOK, SHORT_LOOK))
 		return true;
 	if (look(allocator, search, safe, 1, 1))
 		return true;
-	/* What is left is too small, or just large enough, or large enough if it is aligned. */
+	/* what is left is too small, or just large enough, or large enough if it is aligned */
 	if (look(allocator, search, exact, LONG_LOOK, LONG_LOOK))
 		return true;
 	/*
-	 * With an alignment those may have been crooked ones of the lower classes. A whole region
-	 * is aligned to everything, and a new one is at the head of its class.
+	 * With an alignment those may have been blocks of the lower classes that begin at a wrong
+	 * place. A whole region is aligned to everything, and a new one is at the head of its
+	 * class.
 	 */
 	return search->alignment > 1 && look(allocator, search, exact, SUBALLOCATOR_CLASSES, 1);
 }

@@ -4,22 +4,23 @@
 
 #include "broker/suballocator/suballocator.h"
 
-/* What only the suballocator asks of its lists of free blocks. */
+/* The lists of free blocks, for suballocator.c alone. */
 
 struct search {
 	uint32_t size;
 	uint64_t alignment;
-	/* What was found: a free block, and where in its region the new one will start. */
+	/* what was found: a free block, and where in its region the new one will start */
 	struct block *block;
 	uint32_t offset;
 };
 
-/* A block is filed by its size as it is now; clean ones go first within a class. */
+/* Files a block by its size as it is now; within a class the one that was freed last comes
+ * first. */
 void free_list_insert(struct suballocator *allocator, struct block *block);
-/* Still free afterwards, though in no list. */
+/* Takes a block out of its list. It is still free afterwards. */
 void free_list_remove(struct suballocator *allocator, struct block *block);
 
-/* Both sizes in units. False: nothing was found in a bounded look. */
+/* Finds a free block; size and alignment are in units. False: none was found in a bounded look. */
 bool free_list_find(const struct suballocator *allocator, struct search *search);
 
 #endif

@@ -10,10 +10,11 @@
  * once; therefore two free blocks are never neighbours, and an empty region is one block.
  *
  * It departs from the paper in two ways. Descriptors lie outside the memory, which may be on a GPU
- * and which clients can write: nothing they do there can mislead the broker. And the lists are of
- * the pool, the neighbours of the region.
+ * and which clients can write: nothing they do there can mislead the broker. And the lists belong
+ * to the pool, the neighbours to the region.
  *
- * Memory on which work still runs is in use to this file: reuse.c gives it back when that is done.
+ * For this file, memory on which work still runs is in use: reuse.c gives it back when that is
+ * done.
  *
  * This file knows units and neighbours. It must not know what a segment is made of, what a fence
  * is, or who owns a block; it makes no system call and never looks into the memory.
@@ -43,7 +44,8 @@ static void split(struct block *block, uint32_t size, struct block *rest)
 	block->size = size;
 }
 
-/* The reverse. The lower descriptor stays, so that a region's first block is always the same. */
+/* Does the reverse. The lower descriptor stays, so that a region's first block is always the
+ * same. */
 static void join(struct suballocator *allocator, struct block *block)
 {
 	struct block *rest = block->after;
@@ -114,7 +116,7 @@ void suballocator_remove_region(struct suballocator *allocator, struct region *r
 
 /* ---- alloc and free ---- */
 
-/* Turns a part of a free block into a block in use. All or nothing. */
+/* Turns a part of a free block into a block in use: all of that, or nothing. */
 static int carve(struct suballocator *allocator, const struct search *found, struct block **out)
 {
 	struct block *whole = found->block, *block = whole, *tail = NULL;

@@ -25,7 +25,7 @@ struct slab;
 
 struct suballocator {
 	struct slab *blocks;
-	uint64_t free_units; /* in the lists: held regions do not count */
+	uint64_t free_units; /* units in the lists, so held regions do not count */
 	uint32_t regions;
 	uint32_t first_map; /* bit f: second_map[f] is not zero */
 	uint32_t second_map[SUBALLOCATOR_FIRST_LEVELS];
@@ -71,15 +71,15 @@ int suballocator_alloc(struct suballocator *allocator, uint64_t size_bytes,
  */
 void suballocator_free(struct suballocator *allocator, struct block *block);
 
-/* Size of the largest free block: exactly, unless thousands are of nearly its size. (An alloc of
- * that size may yet say that the pool is full, when the block lies behind many others of nearly its
- * size.) */
+/* Returns the size of the largest free block: exactly, unless thousands are of nearly its size. (An
+ * alloc of that size may yet say that the pool is full, when the block lies behind many others of
+ * nearly its size.) */
 uint64_t suballocator_largest_free(const struct suballocator *allocator);
 
-/* Sum of the free blocks, held regions left out. */
+/* Returns the sum of the free blocks, without held regions. */
 uint64_t suballocator_free_bytes(const struct suballocator *allocator);
 
-/* A free block becomes one in use, as it is. */
+/* Makes a free block one in use, as it is. */
 void suballocator_take(struct suballocator *allocator, struct block *block);
 
 /*
@@ -90,8 +90,8 @@ void suballocator_take(struct suballocator *allocator, struct block *block);
 int suballocator_cut(struct suballocator *allocator, struct block *block, uint64_t size_bytes,
 		     struct block **rest);
 
-/* The reverse: a block in use and the one behind it, in use as well, become one, which keeps the
- * caller's pointers of the first. */
+/* Does the reverse: makes one of a block in use and the one behind it, which is in use as well and
+ * has no gate. The one keeps the first one's pointers. */
 void suballocator_unite(struct suballocator *allocator, struct block *block);
 
 #endif
