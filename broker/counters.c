@@ -3,12 +3,12 @@
 /*
  * Counting. A time is put into its class by its highest bit alone, so that this costs a few
  * instructions and the classes need no table. That makes a class as wide as the times in it are
- * long: a quantile that is read off is at most twice too large, whatever its size.
+ * long. So a quantile that is read off is at most twice too large, whatever its size.
  */
 
 #include "broker/counters.h"
 
-/* Rounded up, so that a class has its longest time in it. */
+/* Returns the class of a time. It is rounded up, so that a class has its longest time in it. */
 static int class_of(uint64_t ns)
 {
 	int bits = ns > 1 ? 64 - __builtin_clzll(ns - 1) : 0;

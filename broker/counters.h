@@ -28,23 +28,24 @@ struct latency {
 enum counted_error { COUNTED_OTHER, SHARE_ERRORS(COUNTED_ERROR) COUNTED_ERRORS };
 #undef COUNTED_ERROR
 
-/* Of one message of the protocol. */
+/* The numbers of one message of the protocol. */
 struct request_counters {
-	uint64_t n;                       /* that have arrived */
-	uint64_t refused[COUNTED_ERRORS]; /* that were answered with an error */
-	struct latency latency; /* from arrival to answer, if it does not wait for other programs */
+	uint64_t n;                       /* how many have arrived */
+	uint64_t refused[COUNTED_ERRORS]; /* how many were answered with this error */
+	/* The times from arrival to answer, of requests that do not wait for other programs. */
+	struct latency latency;
 };
 
 struct broker_counters {
 	uint64_t requests;
-	uint64_t clients;       /* ever connected */
-	uint64_t dropped;       /* for breaking the protocol */
-	uint64_t quarantined;   /* that lost their connection and lived on */
-	uint64_t left_behind;   /* consumers, in their channels */
-	uint64_t stalls;        /* of producers, in theirs: for more than a second */
-	uint64_t cut_off;       /* members, whose processes lost their connection and lived on */
-	uint64_t messages_lost; /* of producers that were gone, and nobody had them */
-	uint64_t poisoned;      /* whose timelines were poisoned, because they died */
+	uint64_t clients;     /* clients that have ever connected */
+	uint64_t dropped;     /* clients that have broken the protocol */
+	uint64_t quarantined; /* clients that have lost their connection and lived on */
+	uint64_t left_behind; /* consumers that were left behind in their channels */
+	uint64_t stalls;      /* of producers, in their channels, for more than a second */
+	uint64_t cut_off;     /* members whose processes have lost their connection and lived on */
+	uint64_t messages_lost; /* messages that nobody had, and whose producers were gone */
+	uint64_t poisoned;      /* clients whose timelines were poisoned, because they have died */
 	struct request_counters by_message[WIRE_TYPE_COUNT];
 };
 
@@ -66,10 +67,10 @@ enum alloc_failure {
 };
 
 void latency_add(struct latency *l, uint64_t ns);
-/* The longest time of a class in nanoseconds; UINT64_MAX for the last. */
+/* Returns the longest time of a class in nanoseconds; UINT64_MAX for the last class. */
 uint64_t latency_longest(int class);
 
-/* @type: of the request. @error is negative. */
+/* Counts a request of this type that was answered with @error, which is negative. */
 void count_refusal(struct broker_counters *c, enum wire_type type, int error);
 
 #endif
