@@ -22,12 +22,11 @@
 #include "bench/bench.h"
 #include "bench/driver.h"
 
-#define NAME       "adopt"
-#define PAGE       4096
-#define KIB        UINT64_C(1024)
-#define MIB        (1024 * KIB)
-#define TIMEOUT_MS 60000     /* only so that a bug does not hang */
-#define UNIT       (2 * MIB) /* of a GPU's memory */
+#define NAME "adopt"
+#define PAGE 4096
+#define KIB  UINT64_C(1024)
+#define MIB  (1024 * KIB)
+#define UNIT (2 * MIB) /* of a GPU's memory */
 
 static const uint64_t sizes[] = {4 * KIB, MIB, 1024 * MIB};
 
@@ -56,7 +55,7 @@ static void read_one(share_client *c)
 	unsigned char last;
 	share_buffer *b;
 
-	must(share_lookup(c, NAME, SHARE_RDONLY, TIMEOUT_MS, NULL, &b), "share_lookup");
+	must(share_lookup(c, NAME, SHARE_RDONLY, HANGS_MS, NULL, &b), "share_lookup");
 	must(share_buffer_get_info(b, &info), "share_buffer_get_info");
 	if (info.ordinal >= 0) {
 		must(share_copy_to_host(b, share_size(b) - 1, &last, 1, NULL), "read it");
@@ -94,7 +93,7 @@ static void hand_over(const struct owner *o, share_buffer *b)
 static void end(const struct owner *o, share_buffer *b)
 {
 	must(share_unpublish(o->client, NAME), "share_unpublish");
-	must(share_reclaim(b, TIMEOUT_MS, NULL), "share_reclaim");
+	must(share_reclaim(b, HANGS_MS, NULL), "share_reclaim");
 	must(share_release(b, NULL), "share_release");
 }
 

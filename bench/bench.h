@@ -23,6 +23,10 @@ struct run {
 	bool quick;
 };
 
+/* For so long is waited for what always comes, however late on a machine that does something else:
+ * only so that a bug does not hang. */
+#define HANGS_MS 120000
+
 /* Each is in the file of its name. */
 void bench_rpc(const struct run *run);
 void bench_requests(const struct run *run);

@@ -20,7 +20,6 @@
 #include "bench/bridge_pair.h"
 
 #define SMALL      64
-#define WAIT_MS    120000
 #define DEVICE_MAX 64
 
 /* ------------------------------------------------------------------------------------------- */
@@ -147,7 +146,7 @@ void bridge_pair_must_live(const struct bridge_pair *p)
 static void await(struct bridge_pair *p, unsigned n)
 {
 	struct pollfd fd = {.fd = share_get_fd(p->there.client), .events = POLLIN};
-	double end = now_us() + WAIT_MS * 1e3;
+	double end = now_us() + HANGS_MS * 1e3;
 
 	while (p->arrived < n) {
 		int r = poll(&fd, 1, 1000);

@@ -22,10 +22,9 @@
 
 #include "bench/channel.h"
 
-#define POOL       "broadcast"
-#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
-#define CONSUMERS  16
-#define TURN       64 /* messages */
+#define POOL      "broadcast"
+#define CONSUMERS 16
+#define TURN      64 /* messages */
 
 static const unsigned numbers[] = {1, 2, 4, 8, 16}; /* how many consumers */
 
@@ -78,7 +77,7 @@ static void receive_turn(share_channel *ch)
 	size_t n = 0;
 
 	while (n < TURN) {
-		int r = share_recv_many(ch, TIMEOUT_MS, NULL, messages + n, TURN - n);
+		int r = share_recv_many(ch, HANGS_MS, NULL, messages + n, TURN - n);
 
 		must(r < 0 ? r : 0, "share_recv_many");
 		n += (size_t)r;

@@ -13,8 +13,7 @@
 
 #include "bench/channel.h"
 
-#define POOL       "channel"
-#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
+#define POOL "channel"
 
 enum channel { THERE, BACK, STREAM, BLOCKING, CHANNELS };
 
@@ -97,7 +96,7 @@ static void receive_one(share_channel *ch, bool spin, uint32_t turn, share_messa
 	int r;
 
 	do
-		r = share_recv(ch, spin ? 0 : TIMEOUT_MS, NULL, m);
+		r = share_recv(ch, spin ? 0 : HANGS_MS, NULL, m);
 	while (spin && r == SHARE_EAGAIN);
 	must(r, "share_recv");
 	expect(m, turn);
@@ -145,11 +144,10 @@ static void play_calls(const struct channel_side *s, bool spin, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++) {
 		memcpy(data, &i, sizeof(i));
-		must(
-		    share_call_start(s->service, NULL, data, sizeof(data), TIMEOUT_MS, NULL, &call),
-		    "share_call_start");
+		must(share_call_start(s->service, NULL, data, sizeof(data), HANGS_MS, NULL, &call),
+		     "share_call_start");
 		do
-			r = share_call_finish(call, spin ? 0 : TIMEOUT_MS, NULL, &m);
+			r = share_call_finish(call, spin ? 0 : HANGS_MS, NULL, &m);
 		while (spin && r == SHARE_EAGAIN);
 		must(r, "share_call_finish");
 		expect(&m, i);
@@ -164,7 +162,7 @@ static void answer_calls(const struct channel_side *s, bool spin, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++) {
 		do
-			r = share_next_request(s->service, spin ? 0 : TIMEOUT_MS, NULL, &m);
+			r = share_next_request(s->service, spin ? 0 : HANGS_MS, NULL, &m);
 		while (spin && r == SHARE_EAGAIN);
 		must(r, "share_next_request");
 		expect(&m, i);
@@ -202,7 +200,7 @@ static void receive_batches(share_channel *ch, bool spin, uint32_t n)
 	static share_message batch[BATCH] = {SHARE_MESSAGE_INIT};
 
 	for (uint32_t i = 0; i < n;) {
-		int r = share_recv_many(ch, spin ? 0 : TIMEOUT_MS, NULL, batch, BATCH);
+		int r = share_recv_many(ch, spin ? 0 : HANGS_MS, NULL, batch, BATCH);
 
 		if (r == SHARE_EAGAIN)
 			continue;

@@ -31,7 +31,6 @@
 #define USERS       3
 #define THINKS_US   200 /* how long the quiet user waits between two operations */
 #define SETTLES_US  20000
-#define STARTS_MS   5000
 #define DESCRIPTORS 16384
 
 struct scene {
@@ -88,7 +87,7 @@ static void connect_both(struct scene *s)
 {
 	int r = -1;
 
-	for (int i = 0; r != 0 && i < STARTS_MS; i++) {
+	for (int i = 0; r != 0 && i < HANGS_MS; i++) {
 		r = share_connect(s->socket, &s->client);
 		must_system(waitpid(s->broker, NULL, WNOHANG) == 0, "the broker has ended");
 		if (r != 0)

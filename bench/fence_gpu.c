@@ -22,11 +22,10 @@
 #include "bench/driver.h"
 #include "bench/fence.h"
 
-#define SETTLE_US  200  /* so that what was enqueued gets to the gate */
-#define LATE_US    5000 /* after which a late gate opens */
-#define TIMEOUT_MS 10000
-#define AT_ONCE    100 /* signals enqueued before waiting; the driver queues about a thousand */
-#define LOADS      1000
+#define SETTLE_US 200  /* so that what was enqueued gets to the gate */
+#define LATE_US   5000 /* after which a late gate opens */
+#define AT_ONCE   100  /* signals enqueued before waiting; the driver queues about a thousand */
+#define LOADS     1000
 
 enum cell { GATE, RAW, FLOOR_WAIT };
 
@@ -232,7 +231,7 @@ static void *open_late(void *data)
 
 static void look_for_fence(const struct gpu *g, const share_fence *f)
 {
-	must(share_fence_synchronize(g->client, f, TIMEOUT_MS), "share_fence_synchronize");
+	must(share_fence_synchronize(g->client, f, HANGS_MS), "share_fence_synchronize");
 }
 
 static void look_for_value(const struct gpu *g)

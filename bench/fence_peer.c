@@ -15,8 +15,6 @@
 
 #include "bench/fence.h"
 
-#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
-
 /* ------------------------------------------------------------------------------------------- */
 /* Chains                                                                                      */
 
@@ -73,7 +71,7 @@ static void run_link(void *data)
 {
 	const struct link *l = data;
 
-	must(share_fence_synchronize(l->chain->client, &l->fence, TIMEOUT_MS),
+	must(share_fence_synchronize(l->chain->client, &l->fence, HANGS_MS),
 	     "share_fence_synchronize");
 }
 

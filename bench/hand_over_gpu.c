@@ -25,10 +25,9 @@
 #include "bench/bench.h"
 #include "bench/driver.h"
 
-#define NAME       "hand-over-gpu"
-#define SIZE       UINT64_C(65536)
-#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
-#define CHAIN      100   /* round trips; the driver queues about a thousand steps */
+#define NAME  "hand-over-gpu"
+#define SIZE  UINT64_C(65536)
+#define CHAIN 100 /* round trips; the driver queues about a thousand steps */
 
 /* One of the two processes. */
 struct side {
@@ -77,7 +76,7 @@ static void give_by_name(struct side *s)
 
 static void take_by_name(struct side *s)
 {
-	must(share_lookup(s->client, s->other_name, SHARE_RDWR, TIMEOUT_MS, s->stream, &s->found),
+	must(share_lookup(s->client, s->other_name, SHARE_RDWR, HANGS_MS, s->stream, &s->found),
 	     "share_lookup");
 	must(share_unpublish(s->client, s->other_name), "share_unpublish");
 }
@@ -169,7 +168,7 @@ static void serve(void *data)
 		exit(1);
 	}
 	s->stream = driver_stream_create();
-	must(share_lookup(s->client, NAME, SHARE_RDWR, TIMEOUT_MS, s->stream, &s->buffer),
+	must(share_lookup(s->client, NAME, SHARE_RDWR, HANGS_MS, s->stream, &s->buffer),
 	     "share_lookup");
 	s->own_name = NAME "/back";
 	s->other_name = NAME "/there";

@@ -22,12 +22,11 @@
 
 #include "bench/bench.h"
 
-#define SIZE       4096
-#define WORDS      (SIZE / sizeof(uint64_t))
-#define NAME_SIZE  16
-#define NAME       "bench/%010u"
-#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
-#define POOL       "handoff"
+#define SIZE      4096
+#define WORDS     (SIZE / sizeof(uint64_t))
+#define NAME_SIZE 16
+#define NAME      "bench/%010u"
+#define POOL      "handoff"
 
 /* One of the two processes. */
 struct side {
@@ -94,7 +93,7 @@ static void take_by_name(const struct side *s, unsigned turn)
 	share_buffer *b;
 
 	snprintf(name, sizeof(name), NAME, turn);
-	must(share_lookup(s->client, name, SHARE_RDONLY, TIMEOUT_MS, NULL, &b), "share_lookup");
+	must(share_lookup(s->client, name, SHARE_RDONLY, HANGS_MS, NULL, &b), "share_lookup");
 	check(b, turn);
 	must(share_release(b, NULL), "share_release");
 	must(share_unpublish(s->client, name), "share_unpublish");

@@ -28,11 +28,10 @@
 #include "bench/kept_broker.h"
 #include "bench/survival.h"
 
-#define CHANNEL    "bench/survival"
-#define SIZE       4096
-#define STOCK      60 /* buffers */
-#define STEP_US    100
-#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
+#define CHANNEL "bench/survival"
+#define SIZE    4096
+#define STOCK   60 /* buffers */
+#define STEP_US 100
 
 /* What is measured, in memory that all processes have. */
 struct pauses {
@@ -108,7 +107,7 @@ static void consume(const char *address, struct pauses *p)
 	connect_to_pool(address, &c);
 	ch = open_channel(c, SHARE_CONSUMER);
 	for (;;) {
-		must(share_recv(ch, TIMEOUT_MS, NULL, &m), "share_recv");
+		must(share_recv(ch, HANGS_MS, NULL, &m), "share_recv");
 		must(share_ack(&m, NULL), "share_ack");
 		step(p);
 	}

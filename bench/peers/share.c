@@ -15,8 +15,6 @@
 #include "bench/bench.h"
 #include "bench/peers/carrier.h"
 
-#define TIMEOUT_MS 30000 /* only so that a bug does not hang */
-
 struct end {
 	share_channel *sends, *receives;
 	share_pool *pool; /* NULL: what this end sends fits into a message */
@@ -88,7 +86,7 @@ static const void *receive(void *end)
 {
 	struct end *e = end;
 
-	must(share_recv(e->receives, TIMEOUT_MS, NULL, &e->message), "share_recv");
+	must(share_recv(e->receives, HANGS_MS, NULL, &e->message), "share_recv");
 	return e->message.buffer ? share_ptr(e->message.buffer) : e->message.data;
 }
 
