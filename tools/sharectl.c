@@ -370,6 +370,15 @@ static int on_row(const char *json, void *data)
 	return -show_row(o, json);
 }
 
+/* On stderr, as a program that reads the table is told by its exit code that nothing is missing. */
+static void tell_of_nothing(const struct arguments *a)
+{
+	fprintf(stderr, "no %s", report_name(a->report));
+	if (a->prefix)
+		fprintf(stderr, " that start with '%s'", a->prefix);
+	fputs(a->older_than > 0 ? " that are older\n" : "\n", stderr);
+}
+
 static int show(const struct arguments *a, share_client *client)
 {
 	struct output o = {.arguments = a};
@@ -395,6 +404,8 @@ static int show(const struct arguments *a, share_client *client)
 		r = -table_print(o.table);
 	else if (r == 0)
 		end_json(&o);
+	if (r == 0 && o.table && o.rows == 0 && a->options.headings)
+		tell_of_nothing(a);
 	table_free(o.table);
 	return r;
 }

@@ -102,6 +102,7 @@ known_state()
 	golden names-prefix sharectl names weights/
 	golden names-prefix-json sharectl --json names weights/
 	golden names-prefix-none sharectl names nothing
+	golden names-prefix-none-quiet sharectl --no-headings names nothing
 	golden names-prefix-none-json sharectl --json names nothing
 	golden names-ascii env LC_ALL=C sharectl names
 
