@@ -116,6 +116,12 @@ int buffer_adopt(share_pool *p, uint64_t size, const share_alloc_options *o, voi
 			    "not waited for");
 	if (p->client->version < WIRE_VERSION_ADOPT)
 		return fail(SHARE_ENOTSUP, "the broker is too old to adopt memory");
+	/* The broker says so, too, but only of memory that could be adopted. */
+	if (p->kind && p->kind->id != MEMORY_ADOPTED)
+		return fail(SHARE_ENOTSUP,
+			    "pool '%s' is of kind %s, and memory that is there already goes only "
+			    "into pools of kind adopted",
+			    p->name, p->info.kind);
 	r = memory_adopted_find(o->memory, size, &found, &failure);
 	if (r != 0)
 		return fail(r, "%s", failure.text);

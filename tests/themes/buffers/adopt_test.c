@@ -765,12 +765,15 @@ Test(adopt, who_has_more_than_its_share_leaves_an_eighth_to_others)
 Test(adopt, memory_comes_into_a_pool_in_one_way)
 {
 	struct file f = sealed_file(SIZE);
+	unsigned char on_stack[64];
 	share_buffer *b = NULL;
 	share_pool *host = open_pool(client);
 
 	check_error(share_alloc(pool, 100, NULL, &b), SHARE_ENOTSUP);
 	check_detail("share_adopt");
 	check_error(share_adopt(host, f.at, SIZE, NULL, &b), SHARE_ENOTSUP);
+	check_detail("kind host");
+	check_error(share_adopt(host, on_stack, sizeof(on_stack), NULL, &b), SHARE_ENOTSUP);
 	check_detail("kind host");
 	check_error(share_adopt(pool, f.at, SIZE, NULL, NULL), SHARE_EINVAL);
 	check_error(share_adopt(NULL, f.at, SIZE, NULL, &b), SHARE_EINVAL);
