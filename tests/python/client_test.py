@@ -501,16 +501,18 @@ def test_modules_for_frameworks_are_imported_when_they_are_used():
         import libshare
         assert "libshare.weights" not in sys.modules
         assert libshare.weights.attach_weights
-        sys.modules["pyarrow"] = None
-        assert not hasattr(libshare, "arrow")
-        try:
-            libshare.arrow.publish
-        except AttributeError as e:
-            assert str(e) == "libshare.arrow takes pyarrow, which is not installed", e
-        try:
-            from libshare import arrow
-        except ModuleNotFoundError as e:
-            assert e.name == "pyarrow", e
+        for module, package in (("arrow", "pyarrow"), ("torch", "torch"), ("cupy", "cupy"), ("numba", "numba"),
+                                ("rmm", "rmm")):
+            sys.modules[package] = None
+            for use in (f"libshare.{module}", f"from libshare import {module}", f"import libshare.{module}"):
+                try:
+                    exec(use)
+                except ModuleNotFoundError as e:
+                    assert e.name == package, e
+                    assert use.startswith("import") or \
+                        str(e) == f"libshare.{module} takes {package}, which is not installed", e
+                else:
+                    raise AssertionError(use)
     ''')
 
 
