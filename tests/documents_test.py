@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Every block of code or commands that the documents for users show is run as it stands, or is found in a
 table below, which says which other test runs it, or why none can. A block that is neither fails this test;
-so does a line of the table that no block is like. And docs/platforms.md has the tiers that sharectl doctor tells.
+so does a line of the table that no block is like. And docs/platforms.md has the tiers that sharectl doctor tells, and
+what is shown of versions is the present one.
 
 usage: documents_test.py [DOCUMENT...], with SHARE_TEST_BIN and SHARE_TEST_SOURCE set
 """
@@ -325,6 +326,18 @@ def other_commands(texts):
                 yield f"{document}: sharectl has no command {command}"
 
 
+def other_versions(texts):
+    """What is shown is of this version, or of the next one, to which it is upgraded."""
+    with open(f"{SOURCE}/CMakeLists.txt") as f:
+        version = re.search(r"^project\(share VERSION (\d+)\.(\d+)\.(\d+)", f.read(), re.MULTILINE)
+    major, minor, patch = map(int, version.groups())
+    right = (f"{major}.{minor}.{patch}", f"{major}.{minor + 1}.0")
+    for document, text in texts.items():
+        for shown in re.findall(r"(?:\bversion +|_)(\d+\.\d+\.\d+)\b", text):
+            if shown not in right:
+                yield f"{document}: shows version {shown}; this is {right[0]}, and {right[1]} comes next"
+
+
 NOTICED = {
     "```\nsharectl no-such-report\n```\n": "exit code",
     "Text:\n\n    sharectl pools --no-such-option\n": "exit code",
@@ -347,6 +360,9 @@ def main():
     wrong += other_commands(texts | {path: open(f"{SOURCE}/{path}").read() for path in others})
     if not list(other_commands({"docs/other.md": "until `sharectl\ndestroy-pool`"})):
         wrong.append("not noticed: another command")
+    wrong += other_versions(texts | {"docs/sharectl.1": open(f"{SOURCE}/docs/sharectl.1").read()})
+    if not list(other_versions({"docs/other.md": "version            0.1.0"})):
+        wrong.append("not noticed: another version")
     # and what is wrong is noticed
     for text, said in NOTICED.items():
         if not any(said in line for line in check({"docs/other.md": text})):
