@@ -73,11 +73,11 @@ class _Pool:
     ) -> Producer:
         """Joins a channel as a producer. Makes the channel if there is none of that name.
 
-        mode: "broadcast": every consumer gets every message; "queue": each goes to one of them.
+        mode: "broadcast", the default: every consumer gets every message; "queue": each goes to one of them.
         when_full: "block" until there is room, "fail" with NotReadyError, "drop" the oldest. depth: messages not yet
         received. in_flight: messages whose memory is not back, each of several Arrays once for each. buffers: how many Arrays
         a message has at most, up to 32; one. data_max: bytes with each message, 65535 at most; 256, and 320 for
-        each of several buffers. Consumers have to say what is more, too.
+        each of several buffers. Each producer and each consumer has to say what is more.
         producers, consumers: how many at a time. deliveries: in a queue, how often a message is
         tried. history: in a broadcast, how many of its last messages each producer keeps for
         consumers that come later, from "oldest"; their memory stays in use. stall: seconds until a

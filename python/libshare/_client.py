@@ -344,7 +344,8 @@ class _Pool:
 
         source is kept until nobody has the memory any more, in whatever process, or until this client is closed:
         do that last, as an allocator may give the memory to something else then, while others read it. It is
-        the owner's to use as before, but that torch's storage must not be resized. reclaim() of the Array
+        the owner's to use as before, but that torch's storage must not be resized. Close a SharedMemory or an
+        mmap after release() and ping() (BufferError before). reclaim() of the Array
         tells when nobody else has it. array_of() finds the Array as long as there is one here. dtype: as of array().
 
         InvalidArgumentError: it is no such memory, but this process's own; the text says which. ExistsError: it
