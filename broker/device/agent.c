@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Agents as processes. One request is with the process at a time, so that when it ends it is clear
- * what it ended on, and the others go to the next one. Nothing here waits: a process that cannot
- * even be killed (the driver holds it in the kernel) is left behind, and collected when it goes.
+ * Agents as processes. One request is with the process at a time. So when the process ends it is
+ * clear what it ended on, and the other requests go to the next one. Nothing here waits: a process
+ * that cannot even be killed (the driver holds it in the kernel) is left behind, and collected when
+ * it goes.
  *
- * A process outlives its broker, if that has a keeper. The next broker takes it over: what the dead
- * one has asked it may still be answered, which the serial of the answer tells, and what came of
- * that is nobody's (agent_records.c).
+ * A process outlives its broker, if the broker has a keeper. The next broker takes the process
+ * over. What the dead broker had asked may still be answered, which the serial of the answer tells;
+ * what came of that is nobody's (agent_records.c).
  *
- * Must not know what is asked.
+ * This file must not know what is asked.
  */
 
 #include <errno.h>
@@ -46,8 +47,8 @@ struct agent_request {
 	int fd; /* borrowed */
 	agent_answer *answer;
 	void *data;
-	uint32_t incarnation; /* that runs, or is to be started, when it is asked */
-	uint64_t deadline_ms; /* to be with a process */
+	uint32_t incarnation; /* the process that runs, or is to be started, when it is asked */
+	uint64_t deadline_ms; /* until then it has to be with a process */
 	bool again;           /* a process has ended with it already */
 };
 
@@ -64,7 +65,7 @@ static void set_timer(struct agent *a, uint64_t at_ms)
 	broker_set_timer(a->broker, a->timer, &delay);
 }
 
-/* The next thing that time brings: a start, or the first deadline. */
+/* Sets the timer for the next thing that time brings: a start, or the first deadline. */
 static void schedule(struct agent *a)
 {
 	const struct agent_request *first = TAILQ_FIRST(&a->requests);
@@ -83,7 +84,7 @@ static void schedule(struct agent *a)
 	set_timer(a, at);
 }
 
-/* Takes it off the list before it answers: the callee may ask again. */
+/* Answers a request. It is taken off the list before, as the callee may ask again. */
 static void answer(struct agent *a, struct agent_request *q, const struct wire_message *m,
 		   struct fd_list *fds, int error, const char *text)
 {
@@ -121,8 +122,9 @@ static void back_off(struct agent *a)
 }
 
 /*
- * Whoever killed the process may have meant the process and not the request: the next one gets it
- * once more, unless it is about something that only the last one knew.
+ * Whether a request is tried again. Whoever killed the process may have meant the process and not
+ * the request. So the next one gets it once more, unless it is about something that only the last
+ * one knew.
  */
 static bool try_again(struct agent_request *q)
 {
@@ -132,7 +134,8 @@ static bool try_again(struct agent_request *q)
 	return again;
 }
 
-/* It cannot go on. Who is being served is told; the others wait for the next process. */
+/* Gives up a process that cannot go on. The request that it was at is answered with an error; the
+ * others wait for the next process. */
 static void lose(struct agent *a, const char *why, bool has_ended)
 {
 	struct agent_request *first = a->sent ? TAILQ_FIRST(&a->requests) : NULL;
@@ -157,7 +160,7 @@ static bool is_last(const struct agent *a, const struct wire_message *m)
 
 /* A serial has the number of its broker and that of a request, so that one which an agent may still
  * answer is never given out again. */
-#define SERIAL_REQUESTS 12 /* bits */
+#define SERIAL_REQUESTS 12 /* bits of the request's number */
 
 static uint32_t serial_of_broker(const struct agent *a)
 {
@@ -171,7 +174,7 @@ static uint32_t next_serial(struct agent *a)
 	return serial_of_broker(a) | (n ? n : (a->n_requests = 1));
 }
 
-/* What came of it was for the broker before. */
+/* Whether an answer is to the broker before, so that what came of it is nobody's. */
 static bool is_late(const struct agent *a, const struct wire_message *m)
 {
 	return a->is_taken_over &&
@@ -246,7 +249,7 @@ int agent_listen(struct agent *a)
 	return a->readable && event_add(a->readable, NULL) == 0 ? 0 : -ENOMEM;
 }
 
-/* 0, or negative errno with @program set as far as it is known. */
+/* Starts a process. 0, or negative errno with @program set as far as it is known. */
 static int start(struct agent *a, char program[PATH_MAX])
 {
 	struct child *child = child_new(a->broker);
@@ -276,8 +279,9 @@ static int start(struct agent *a, char program[PATH_MAX])
 }
 
 /*
- * What one process calls something means something else to the next. Nothing has to be destroyed
- * that has ended with its process; other requests tell all that is needed without a handle.
+ * Whether a request concerns the process that runs. What one process calls something means
+ * something else to the next. Nothing has to be destroyed that has ended with its process; other
+ * requests tell all that is needed without a handle.
  */
 static bool concerns_this_process(const struct agent *a, struct agent_request *q)
 {
@@ -331,8 +335,9 @@ static void start_and_send(struct agent *a)
 	send_first(a);
 }
 
-/* A broker that was stopped meanwhile (SIGSTOP, a container that was paused) gives the agent its
- * time again, because the agent was perhaps stopped as well. */
+/* Gives the process up when its time is over. If the broker was stopped meanwhile (SIGSTOP, a
+ * container that was paused), it gives the agent its time again, because the agent was perhaps
+ * stopped as well. */
 static void on_limit(struct agent *a)
 {
 	unsigned timeout = a->broker->config->agent_timeout_ms;

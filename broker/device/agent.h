@@ -13,65 +13,67 @@
 struct broker;
 
 /*
- * The broker's side of a share-agent: the process that talks to the driver of one device. It is
+ * The broker's side of a share-agent, the process that talks to the driver of one device. It is
  * started when it is first asked something. When it dies, says nonsense or misses a deadline, it is
- * killed, and another one is started for what else is asked, later and later while that goes on. A
- * request that a process ended with goes to the next one, once; whoever is owed an answer then, or
- * by one that was too slow, is told so.
+ * killed, and another one is started for what else is asked, later and later while that goes on. If
+ * a process ended with a request, the next one gets that request, once. Whoever is owed an answer
+ * after that, or by a process that was too slow, is told so.
  */
 struct agent;
 
 /*
  * What came of a request: an answer of the expected type, or NULL with an error and a sentence.
- * Descriptors not taken are closed. Called from the loop, never from agent_ask(). An agent without
- * a device answers one request many times: the last is AGENT_DONE, or an error.
+ * Descriptors that are not taken are closed. It is called from the loop, never from agent_ask(). An
+ * agent without a device answers one request many times: the last answer is AGENT_DONE, or an
+ * error.
  */
 typedef void agent_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
 			  const char *text);
 
-/* @device: UUID as text; NULL: none, it only tells which there are. No process yet. 0 or -ENOMEM.
- */
+/* Makes an agent, which has no process yet. @device is a UUID as text; NULL: it has none, and only
+ * tells which there are. 0 or -ENOMEM. */
 int agent_new(struct broker *b, const char *device, struct agent **out);
 
-/* Ends the process. Everything asked is answered with SHARE_ECANCELED. NULL is fine. */
+/* Ends the process and frees the agent. Everything asked is answered with SHARE_ECANCELED. @a may
+ * be NULL. */
 void agent_free(struct agent *a);
 
-/* @m has no variable fields. 0 or -ENOMEM. Answered in order. The broker's time limit for agents is
- * for getting to the process, and once more for its answer. */
+/* Asks the agent; requests are answered in order. @m has no variable fields. 0 or -ENOMEM. The
+ * broker's time limit for agents is for getting to the process, and once more for its answer. */
 int agent_ask(struct agent *a, const struct wire_message *m, agent_answer *answer, void *data);
 
-/* The same with a descriptor (-1: none) along. It stays the caller's; it and what variable fields
- * point to have to last until the answer. */
+/* The same with a descriptor (-1: none). It stays the caller's; it and what variable fields point
+ * to have to last until the answer. */
 int agent_ask_with(struct agent *a, const struct wire_message *m, int fd, agent_answer *answer,
 		   void *data);
 
-/* Whether it is time for something, from the loop. */
+/* Has the loop look whether it is time for something. */
 void agent_look(struct agent *a);
 
-/* Which process this is: what one made is unknown to the next. */
+/* Returns which process this is, as what one made is unknown to the next. */
 uint32_t agent_incarnation(const struct agent *a);
 
-/* Ends the process though nothing is wrong with it; the next request starts another. @why is for
- * the log, NULL: not worth a line. */
+/* Ends the process though nothing is wrong with it; the next request starts another one. @why is
+ * for the log; NULL: it is not worth a line. */
 void agent_replace(struct agent *a, const char *why);
 
-/* What it has answered cannot be: like a process that says nonsense. */
+/* Treats the process like one that says nonsense, as what it has answered cannot be. */
 void agent_distrust(struct agent *a, const char *why);
 
 pid_t agent_pid(const struct agent *a); /* 0: none is running */
-/* The last one that was told to end: whose answer an error may be, and which may not have ended. 0:
- * there was none. */
+/* Returns the last process that was told to end: an error may be its answer, and it may not have
+ * ended yet. 0: there was none. */
 pid_t agent_pid_before(const struct agent *a);
 unsigned agent_failures(const struct agent *a);
 
-/* The journal says what it is now. */
+/* Notes in the journal what it is now. */
 void agent_note(struct agent *a);
-/* Of a broker that comes after another one, once there are its devices: the agents are those that
- * ran, and what they have made remains. 0 or negative errno. */
+/* Restores the agents in a broker that comes after another one, once there are its devices. They
+ * are those that ran, and what they have made remains. 0 or negative errno. */
 int agents_restore(struct broker *b);
 
-/* All that there are of one kind: an agent that was taken over destroys others that it has. To be
- * told before it is asked to make any. 0 or -ENOMEM. */
+/* Tells the agent all objects that there are of one kind; one that was taken over destroys others
+ * that it has. It has to be told before it is asked to make any. 0 or -ENOMEM. */
 int agent_tell_known(struct agent *a, enum wire_known what, const uint64_t *handles, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Starting an agent: which program that is, and what it gets of the broker's: one socket. */
+/* Starts an agent: which program that is, and what it gets of the broker's, which is one socket. */
 
 #include "broker/device/agent_process.h"
 
@@ -17,7 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* $SHARE_AGENT, else beside this program. False when that cannot be said. */
+/* Finds the agent's program: $SHARE_AGENT, or else beside this program. False when that cannot be
+ * said. */
 static bool find_program(char out[PATH_MAX])
 {
 	const char *set = secure_getenv("SHARE_AGENT");
@@ -82,7 +83,7 @@ int agent_process_start(const char *device, char program[PATH_MAX], struct agent
 		out->pidfd = (int)syscall(SYS_pidfd_open, out->pid, 0);
 		if (out->pidfd < 0) {
 			r = -errno;
-			/* it has not begun, so nothing keeps it */
+			/* it has hardly begun, so nothing keeps it from ending */
 			kill(out->pid, SIGKILL);
 			waitpid(out->pid, NULL, 0);
 		}

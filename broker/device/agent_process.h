@@ -12,7 +12,7 @@ struct agent_process {
 };
 
 /* Starts share-agent for @device (UUID as text, "": none). 0, or negative errno with nothing
- * started. @program: which one, as far as it is known. */
+ * started. @program is set to which one that is, as far as it is known. */
 int agent_process_start(const char *device, char program[PATH_MAX], struct agent_process *out);
 
 #endif

@@ -2,14 +2,14 @@
 
 /*
  * Agents that outlive their broker. The keeper has the socket and the pidfd of each before it is
- * asked anything, so it does not notice that a broker is gone; only when the keeper is gone as well
- * its socket ends, and it does too. The next broker goes on with it: the same incarnation, whose
- * segments and events are the journal's.
+ * asked anything, so an agent does not notice that a broker is gone. Only when the keeper is gone
+ * as well its socket ends, and then the agent ends, too. The next broker goes on with it: it has
+ * the same incarnation, and its segments and events are those of the journal.
  *
- * What the agent has and the journal does not is of requests that the dead broker has made, whose
- * answers nobody has got, or of objects that it could not tell the agent to destroy any more. So
- * the first that an agent is told is which objects are known: it destroys the others, those of
- * requests that it had not come to among them, as requests are handled in order.
+ * What the agent has and the journal does not comes from requests of the dead broker, whose answers
+ * nobody has got, or is objects that the dead broker could not tell the agent to destroy any more.
+ * So the agent is told first which objects are known: it destroys the others. Those of requests
+ * that it had not come to are among them, as requests are handled in order.
  */
 
 #include <errno.h>
@@ -79,7 +79,7 @@ static const struct object_kind agent_kind = {
 
 void agent_note(struct agent *a)
 {
-	/* one that looks for devices is not missed: the next broker starts another */
+	/* an agent that looks for devices is not missed: the next broker starts another one */
 	if (a->device[0] && (a->process || a->incarnation > 0))
 		object_put(a->broker->journal, &agent_kind, a);
 }
@@ -91,9 +91,9 @@ int agents_restore(struct broker *b)
 
 /* ------------------------------------------------------------------------------------------- */
 
-#define KNOWN_AT_ONCE 4096 /* handles in a message */
+#define KNOWN_AT_ONCE 4096 /* the most handles in a message */
 
-/* One that cannot destroy something ends, which is said there. */
+/* Frees the message. An agent that cannot destroy something ends, and that is logged there. */
 static void on_known(void *data, const struct wire_message *m, struct fd_list *fds, int error,
 		     const char *text)
 {

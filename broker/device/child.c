@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Processes that have been told to end. Waited for by their pidfd, as the loop does for clients. */
+/* Processes that have been told to end. The loop waits for them by their pidfd, as it does for
+ * clients. */
 
 #include "broker/device/child.h"
 
@@ -38,7 +39,7 @@ static void collect(struct child *c)
 {
 	int status = 0;
 
-	/* one that an earlier broker has started is its keeper's to collect */
+	/* a process that an earlier broker has started is the keeper's to collect */
 	if (waitpid(c->pid, &status, WNOHANG) == c->pid) {
 		if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
 			log_warning("agent pid %d was killed by signal %d (%s)", (int)c->pid,
@@ -56,7 +57,7 @@ static void on_end(evutil_socket_t fd, short what, void *data)
 	collect(data);
 }
 
-/* Before there is a process, so that telling one to end needs no memory. */
+/* Makes the event before there is a process, so that telling one to end needs no memory. */
 static bool make_timer(struct broker *b, struct child *c)
 {
 	c->broker = b;
@@ -113,7 +114,7 @@ static int child_attach(struct broker *b, void *object)
 		return -EBADMSG;
 	if (!make_timer(b, c))
 		return -ENOMEM;
-	/* the one that died had perhaps not come so far */
+	/* the broker that died had perhaps not come so far */
 	kill_and_watch(c);
 	return 0;
 }
@@ -127,7 +128,7 @@ static const struct object_kind child_kind = {
     .attach = child_attach,
 };
 
-/* Without a keeper there is nobody whom it would help. */
+/* Notes a child. Without a keeper there is nobody whom that would help. */
 static void note(struct child *c)
 {
 	if (kept_id(c->pidfd))

@@ -11,12 +11,12 @@ struct broker;
 struct event;
 
 /*
- * The process of an agent, by its pidfd: the broker before this one may have started it, and then
- * it is the keeper's to wait for. Once it is told to end it is watched until it has, however long
- * that takes, and by the next broker if this one dies.
+ * The process of an agent, known by its pidfd: the broker before this one may have started it, and
+ * then it is the keeper's to wait for. Once it is told to end it is watched until it has ended,
+ * however long that takes, and by the next broker if this one dies.
  */
 struct child {
-	LIST_ENTRY(child) link; /* of those that are told to end */
+	LIST_ENTRY(child) link; /* in the list of those that are told to end */
 	struct broker *broker;
 	pid_t pid;
 	int pidfd;
@@ -25,22 +25,23 @@ struct child {
 	uint32_t record;
 };
 
-/* NULL without memory. Whose process it is is yet to be said. */
+/* Makes a child whose process is yet to be filled in. NULL without memory. */
 struct child *child_new(struct broker *b);
-/* One that has no process. */
+/* Frees a child that has no process. */
 void child_free(struct child *c);
-/* Kills it, and collects it when it has ended, whenever that is; logs how unless it was killed. The
- * caller has it no more. */
+/* Kills the process, and collects it when it has ended, whenever that is; logs how it ended, unless
+ * it was killed. The child is not the caller's any more. */
 void child_end(struct child *c);
-/* Those that have not ended yet. */
+/* How many there are that were told to end and have not ended yet. */
 unsigned children_count(const struct broker *b);
-/* Those whose end nobody would be told of. */
+/* Looks at those whose end nobody would be told of, as there was no memory to watch them. */
 void children_look(struct broker *b);
-/* A broker that comes after another one: those that were told to end. 0 or negative errno. */
+/* Restores those that were told to end, in a broker that comes after another one. 0 or negative
+ * errno. */
 int children_restore(struct broker *b);
-/* The journal says each of them again. */
+/* Notes each of them in the journal again. */
 void children_note(struct broker *b);
-/* At the end of the broker: forgets those that have not. */
+/* Forgets at the end of the broker those that have not ended. */
 void children_forget(struct broker *b);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Which kind of memory, on which device. "auto" takes the best kind that some device can do, and
- * host memory without any; who names a kind or a device gets that or is told why not.
+ * Which kind of memory a pool has, on which device. "auto" takes the best kind that some device can
+ * make, and host memory if there is none. A request that names a kind or a device gets that, or is
+ * told why not.
  */
 
 #include <stdio.h>
@@ -28,7 +29,7 @@ static int choose_host(const struct memory_kind *kind, const char *why, struct c
 	return 0;
 }
 
-/* "vmm or mempool": the kinds that a device may be able to make. */
+/* Lists the kinds that a device may be able to make: "vmm or mempool". */
 static const char *device_kinds(char *out, size_t size)
 {
 	const struct memory_kind *kind;
@@ -58,7 +59,7 @@ static bool has_room(const struct memory_kind *kind, const struct device *d, con
 	return w->limit >= kind->granularity && w->limit >= d->granularity;
 }
 
-/* The first device that can do it, of all or of that one. */
+/* Finds the first device that can do it, of all devices or of the one that is named. */
 static struct device *find_able(struct broker *b, const char *uuid, uint32_t flag)
 {
 	struct device *d;

@@ -10,7 +10,7 @@
 struct broker;
 struct device;
 
-/* What a pool is to be made of, decided from what was asked and what there is. */
+/* What a pool is to be made of, which follows from what was asked for and what there is. */
 struct choice {
 	const struct memory_kind *kind;
 	struct device *device; /* NULL: host memory */
@@ -21,9 +21,9 @@ struct choice {
 #define CHOICE_LATER 1
 
 /*
- * @wanted: a kind or "auto". @device: UUID as text, NULL for any. @flags: enum share_pool_flags.
- * @limit: of the pool, which must have room for a segment.
- * 0, CHOICE_LATER, or a SHARE_E... number, and then @failure says why.
+ * Chooses what a pool is to be made of. @wanted is a kind or "auto", @device a UUID as text, or
+ * NULL for any, and @flags are enum share_pool_flags. @limit is the pool's, which must have room
+ * for a segment. 0, CHOICE_LATER, or a SHARE_E... number, and then @failure says why.
  */
 int choose(struct broker *b, const char *wanted, const char *device, uint32_t flags, uint64_t limit,
 	   struct choice *out, struct failure *failure);

@@ -48,7 +48,7 @@ struct device *device_find(struct broker *b, const char *uuid)
 	return d && !d->gone ? d : NULL;
 }
 
-/* It is among the others from now on. 0 or -ENOMEM, when nothing has changed. */
+/* Puts a device last among the others. 0, or -ENOMEM when nothing has changed. */
 static int add_in_order(struct broker *b, struct device *d)
 {
 	struct device *last = NULL, *each;
@@ -99,7 +99,7 @@ static void describe(struct broker *b, const struct wire_agent_device *m)
 	copy_text(d->pci, sizeof(d->pci), &m->pci);
 	d->total = m->total;
 	d->free = m->free;
-	/* a divisor and a mask: trust no process with those */
+	/* it is a divisor and a mask, with which no process is trusted */
 	d->granularity = m->granularity & (m->granularity - 1) ? 0 : m->granularity;
 	d->ordinal = m->ordinal;
 	d->driver = m->driver;
@@ -119,7 +119,7 @@ static void start_over(struct broker *b)
 		d->found = false;
 }
 
-/* All of them have been described. */
+/* Called when all devices have been described. */
 static void all_described(struct broker *b)
 {
 	struct device *d;

@@ -27,17 +27,17 @@ struct device {
 	uint64_t granularity;
 	uint32_t ordinal, driver, compute;
 	uint32_t flags;      /* enum wire_device_flags */
-	bool found;          /* by the look that is under way */
+	bool found;          /* the look that is under way has found it */
 	bool gone;           /* the last look did not find it */
-	bool was_gone;       /* as logged */
-	struct agent *agent; /* of this device; no process before it is needed */
+	bool was_gone;       /* whether it was, when that was logged last */
+	struct agent *agent; /* it has no process before one is needed */
 
 	/* the bank of interprocess events */
 	TAILQ_HEAD(ipc_events, ipc_event)
 	events;            /* all there are: idle ones, and leased ones by identifier */
 	bool making_event; /* the agent was asked for one */
 	uint32_t n_leased;
-	uint32_t n_lost; /* of the running agent: processes have died with them */
+	uint32_t n_lost; /* events of the running agent that processes have died with */
 	struct deferred_list event_waits;
 	uint32_t record;
 };
@@ -52,32 +52,34 @@ struct devices {
 	int error;          /* 0, or why that one found none */
 	char text[1024];
 	struct deferred_list waits;
-	LIST_HEAD(, child) children; /* told to end */
+	LIST_HEAD(, child) children; /* processes that were told to end */
 	uint64_t last_event;
-	unsigned char packet[WIRE_PACKET_MAX]; /* an agent's, being read */
+	unsigned char packet[WIRE_PACKET_MAX]; /* a packet of an agent's that is being read */
 };
 
 int devices_init(struct broker *b); /* 0 or -ENOMEM */
-/* Of a broker that comes after another one: as that one knew them, with their agents. 0 or negative
- * errno. */
+/* Restores devices, with their agents, as the broker before knew them. 0 or negative errno. */
 int devices_restore(struct broker *b);
-/* The device's agent is told which events there are: see agent_tell_known(). 0 or -ENOMEM. */
+/* Tells the device's agent which events there are: see agent_tell_known(). 0 or -ENOMEM. */
 int events_tell_known(struct device *d);
-/* Ends all agents, while all that waits for them is still there; and then the rest. */
+/* The first ends all agents, while all that waits for them is still there; the second frees the
+ * rest. */
 void devices_stop(struct broker *b);
 void devices_free(struct broker *b);
 
 /*
- * Whether it is known which devices there are; if not, looks, and wakes b->devices->waits then. An
- * answer is good for ever when there are devices, else for a second; with @fresh, for a second.
- * Nobody else waits for a look that somebody wanted afresh, or has less when it fails.
+ * Whether it is known which devices there are. If not, the broker looks, and wakes
+ * b->devices->waits then. An answer is good for ever when there are devices, else for a second;
+ * with @fresh, for a second. Nobody else waits for a look that somebody wanted afresh, or has less
+ * when it fails.
  */
 bool devices_known(struct broker *b, bool fresh);
-/* Without @fresh: why there are none, or 0. b->devices->text is the sentence. */
+/* Returns why there are no devices, or 0, for those who want no fresh answer. The sentence is in
+ * b->devices->text. */
 int devices_error(const struct broker *b);
 
 void devices_look_at_agents(struct broker *b);
-/* The journal says what it is now. */
+/* Notes in the journal what it is now. */
 void device_note(struct device *d);
 
 /* How many agents are running, or were told to end and have not. */
@@ -86,9 +88,9 @@ unsigned devices_processes(const struct broker *b);
  * device. */
 bool child_has_ended(const struct broker *b, pid_t pid);
 
-/* By UUID as text; NULL when the last look did not find it. */
+/* Finds a device by its UUID as text; NULL when the last look did not find it. */
 struct device *device_find(struct broker *b, const char *uuid);
-/* The same, even then; NULL when it was never found. */
+/* Finds it even then; NULL when it was never found. */
 struct device *device_find_any(struct broker *b, const char *uuid);
 /* A member of a record (broker/journal/record.h): a device, or NULL. */
 void record_device(struct record *r, struct device **d);

@@ -29,7 +29,7 @@ static struct ipc_event *find(const struct broker *b, uint64_t id)
 	return NULL;
 }
 
-/* The bank has idle ones first, and then the others by identifier. */
+/* Puts an event into the bank, which has idle ones first, and then the others by identifier. */
 static void file(struct device *d, struct ipc_event *e)
 {
 	struct ipc_event *last = TAILQ_LAST(&d->events, ipc_events);
@@ -42,7 +42,8 @@ static void file(struct device *d, struct ipc_event *e)
 		TAILQ_INSERT_HEAD(&d->events, e, link);
 }
 
-/* It stays charged to whoever took it first, as long as the agent has it. */
+/* Charges an event again. It stays charged to whoever took it first, as long as the agent has
+ * it. */
 static int charge_again(struct broker *b, struct ipc_event *e)
 {
 	struct account *account;
@@ -154,7 +155,7 @@ void event_lease_note(struct event_lease *lease)
 	object_put(lease->client->broker->journal, &lease_kind, lease);
 }
 
-/* Each that is leased has its lease in the same commit. */
+/* Checks that leased events, and no others, have leases, which were in the same commit. */
 static int expect_leases(const struct broker *b)
 {
 	const struct ipc_event *e;

@@ -29,7 +29,7 @@ static void reply_event(struct request *r, const struct event_lease *lease)
 	request_reply(r, &m, NULL, 0);
 }
 
-/* The device asked for, or the first that does. NULL when answered. */
+/* Finds the device that was asked for, or the first that can make events. NULL when answered. */
 static struct device *find_device(struct request *r, const struct wire_bytes *uuid)
 {
 	struct broker *b = r->broker;

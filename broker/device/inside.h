@@ -22,17 +22,17 @@ struct agent {
 	struct event *readable;
 	struct event *timer;
 	TAILQ_HEAD(, agent_request) requests;
-	bool sent;         /* the first is with the process */
-	uint64_t limit_ms; /* to be answered by then */
+	bool sent;         /* the first request is with the process */
+	uint64_t limit_ms; /* it has to be answered by then */
 	uint32_t serial, n_requests;
-	bool is_taken_over; /* what an earlier broker asked it may come before its first answer */
+	bool is_taken_over; /* an earlier broker's request may be answered first */
 	uint32_t incarnation;
 	uint32_t record;
-	unsigned failures; /* since it last answered */
+	unsigned failures; /* how many since it last answered */
 	uint64_t not_before_ms;
 };
 
-/* agent.c: to what the process says. 0 or -ENOMEM. */
+/* Begins to listen to the process. In agent.c. 0 or -ENOMEM. */
 int agent_listen(struct agent *a);
 
 #endif

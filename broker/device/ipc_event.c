@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The bank of interprocess events. Events cost the driver a slot of 4096 a process, and asking it
- * about one that a killed process had recorded can block for ever: so those are never touched
- * again, and when they have used the slots up and no other event is leased, the agent is replaced,
- * which frees them all.
+ * The bank of interprocess events. Each costs the driver one of the 4096 slots that a process has,
+ * and asking the driver about an event that a killed process had recorded can block for ever. So
+ * such events are never touched again. When they have used the slots up and no other event is
+ * leased, the agent is replaced, which frees them all.
  */
 
 #include <errno.h>
@@ -62,7 +62,8 @@ void ipc_events_deinit(struct device *d)
 		event_free(TAILQ_FIRST(&d->events));
 }
 
-/* What the last agent made is gone with it. */
+/* Frees events without a lease that an earlier process of the agent made, as they are gone with
+ * it. */
 static void drop_lost(struct device *d)
 {
 	struct ipc_event *e = TAILQ_FIRST(&d->events);
@@ -110,7 +111,7 @@ static struct ipc_event *find_idle(struct device *d)
 static void on_event(void *data, const struct wire_message *m, struct fd_list *fds, int error,
 		     const char *text);
 
-/* One at a time, however many wait. */
+/* Asks for one event at a time, however many requests wait. */
 static int make_one(struct device *d)
 {
 	const struct wire_message m = {.type = WIRE_AGENT_EVENT_CREATE};
@@ -123,7 +124,8 @@ static int make_one(struct device *d)
 	return 0;
 }
 
-/* As many as there are events for; the next one is asked for by whoever finds none. */
+/* Wakes as many requests as there are events for. The next event is asked for by the first request
+ * that finds none. */
 static void serve(struct device *d)
 {
 	struct deferred_list *waits = &d->event_waits;
@@ -187,7 +189,7 @@ int ipc_event_take(struct device *d, struct client *client, const void *name, si
 		return -ENOMEM;
 	}
 	client->broker->devices->last_event++;
-	/* identifiers only grow: the bank stays in their order */
+	/* identifiers only grow, so the bank stays in their order */
 	TAILQ_REMOVE(&d->events, e, link);
 	TAILQ_INSERT_TAIL(&d->events, e, link);
 	e->name = copy;
@@ -307,7 +309,8 @@ void ipc_event_return(struct event_lease *lease, uint32_t count, bool died)
 		return;
 	}
 	tell_agent(e);
-	/* its slot is not free before the agent ends, so it stays charged to whoever took it */
+	/* the slot of a wedged event is not free before the agent ends, so it stays charged to
+	 * whoever took it */
 	d->n_lost += e->wedged;
 	if (!e->wedged)
 		event_free(e);
@@ -320,7 +323,7 @@ bool client_return_events(struct client *c, int *budget)
 
 		if (!lease)
 			return true;
-		/* whoever said goodbye had finished with them */
+		/* a client that said goodbye had finished with them */
 		ipc_event_return(lease, lease->count, !c->requests.goodbye);
 	}
 	return false;
