@@ -67,7 +67,7 @@ void config_changes_deinit(struct config_changes *changes)
 /* ------------------------------------------------------------------------------------------- */
 /* Single values                                                                               */
 
-/* One value, in both configurations, as it is written there; NULL: it is not. */
+/* Compares one value, as it is written in both configurations; NULL: it is not. */
 static int compare(struct config_changes *out, bool can_change, const char *key, const char *now,
 		   const char *file)
 {
@@ -109,7 +109,7 @@ static bool has(const struct principal_list *list, struct principal who)
 	return false;
 }
 
-/* Those of @list that @other lacks. */
+/* Tells which entries of @list @other lacks. */
 static int tell_lacking(struct config_changes *out, const char *key,
 			const struct principal_list *list, const struct principal_list *other,
 			const char *what)
@@ -134,7 +134,7 @@ static int compare_principals(struct config_changes *out, const char *key,
 	return r ? r : tell_lacking(out, key, file, now, "added");
 }
 
-/* What the list says of exactly this user or group. */
+/* Returns what the list says of exactly this user or group. */
 static unsigned mode_of(const struct access_list *list, struct principal who)
 {
 	for (size_t i = 0; i < list->n_entries; i++) {
@@ -183,7 +183,8 @@ static int compare_limit(struct config_changes *out, const char *object, enum li
 	return compare(out, true, key, limit_text(kind, now, one), limit_text(kind, file, other));
 }
 
-/* Where a user has what all have, in both, it is told for all. */
+/* Compares the limits of one user. A limit that is the one of all users, in both configurations, is
+ * told for all. */
 static int compare_user(struct config_changes *out, const struct config *now,
 			const struct config *file, uid_t uid)
 {
@@ -400,7 +401,8 @@ static size_t count_leaving(const struct config *now, const struct config *file)
 	return n;
 }
 
-/* What cannot change. The strings change places, so that each is freed once. */
+/* Gives @file what cannot change of a pool. The strings change places, so that each is freed
+ * once. */
 static void keep_pool(struct pool_config *now, struct pool_config *file)
 {
 	char *device = file->device;

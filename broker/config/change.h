@@ -25,8 +25,8 @@ struct config_changes {
 int config_changes_add(struct config_changes *changes, bool now, const char *key,
 		       const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/** What gets from @now to @file, in the order of the file's keys, is appended to @out. Both are as
- * they were. Returns 0 or -ENOMEM, then with a part of it. */
+/** Appends to @out what has to change to get from @now to @file, in the order of the file's keys.
+ * Both stay as they were. Returns 0, or -ENOMEM with a part of it appended. */
 int config_compare(const struct config *now, const struct config *file, struct config_changes *out);
 
 /**

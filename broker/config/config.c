@@ -31,7 +31,7 @@
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])
 
-/* A million buffers of one user, and as much again for others. */
+/* This is enough for a million buffers of one user, and as much again for others. */
 #define BROKER_MEMORY_DEFAULT (UINT64_C(640) << 20)
 #define BROKER_MEMORY_MIN     (UINT64_C(1) << 20)
 
@@ -42,10 +42,11 @@
 #define AGENT_TIMEOUT_MIN     100
 #define AGENT_TIMEOUT_MAX     600000
 
-/* For who finishes what it has in hand; and not so long that a restart would be put off. */
+/* This is for clients that finish what they have in hand; and not so long that a restart would be
+ * put off. */
 #define DRAIN_DEFAULT 2000
 
-/* Longer than anything that a broker does in one piece, on a busy machine, too. */
+/* This is longer than anything that a broker does in one piece, on a busy machine, too. */
 #define HANG_DEFAULT 15000
 #define HANG_MIN     1000
 #define HANG_MAX     600000
@@ -175,7 +176,8 @@ static int read_socket_mode(const struct config_reader *r, const struct config_p
 	return 0;
 }
 
-/* Root and the broker's own user could change the file: to leave them out would be a pretence. */
+/* Reads a list of principals, and adds root and the broker's own user. These could change the file,
+ * so to leave them out would be a pretence. */
 static int read_principals(const struct config_reader *r, const struct config_path *path,
 			   const json_t *document, struct principal_list *out)
 {

@@ -9,7 +9,8 @@
 #include "broker/config/pool.h"
 #include "broker/rights/right.h"
 
-/* What the operator decided: docs/configuration.md. What is read again replaces all of it. */
+/* What the operator decided: docs/configuration.md. A configuration that is read again replaces all
+ * of it. */
 
 #define CONFIG_MAX_FILE (1 << 20) /* bytes */
 /** Below what service managers wait until they kill: 90 seconds. */
@@ -22,20 +23,21 @@
 enum limit_kind {
 	LIMIT_CONNECTIONS,
 	LIMIT_LEASES,
-	LIMIT_BYTES, /* of memory allocated */
+	LIMIT_BYTES, /* bytes of memory that is allocated */
 	LIMIT_NAMES,
 	LIMIT_TOKENS,
 	LIMIT_WATCHES,
 	LIMIT_WAITS,    /* look-ups that wait for a name */
-	LIMIT_POOLS,    /* created over the socket */
+	LIMIT_POOLS,    /* pools that are created over the socket */
 	LIMIT_METADATA, /* bytes */
 	LIMIT_UNSENT,   /* bytes queued for connections that do not read, or requests that wait */
 	LIMIT_EVENTS,   /* interprocess events leased */
 	LIMIT_CHANNELS, /* memberships in channels */
-	LIMIT_FENCES,   /* pending, that buffers and released memory are kept with */
-	LIMIT_SEGMENTS, /* of pools that it has created */
-	LIMIT_DESCRIPTORS, /* of the broker: what clients, their pools and channels cost it */
-	LIMIT_MEMORY,      /* bytes, of the broker and the journal: for all of the above */
+	/* pending fences that buffers and released memory are kept with */
+	LIMIT_FENCES,
+	LIMIT_SEGMENTS,    /* segments of pools that it has created */
+	LIMIT_DESCRIPTORS, /* descriptors of the broker that clients, pools and channels cost */
+	LIMIT_MEMORY,      /* bytes of the broker and the journal, for all of the above */
 	LIMIT_KINDS,
 };
 
@@ -43,12 +45,12 @@ struct limits {
 	uint64_t max[LIMIT_KINDS]; /* by enum limit_kind; never 0 */
 };
 
-/** As in the configuration: "connections". Static storage. */
+/** Returns what the configuration calls it: "connections". Static storage. */
 const char *limit_name(enum limit_kind kind);
-/** What there are @n of, for a sentence: "lease" or "leases"; of sizes, what has so many bytes:
- * "metadata". Static storage. */
+/** Returns what there are @n of, for a sentence: "lease" or "leases"; of sizes, what has so many
+ * bytes: "metadata". Static storage. */
 const char *limit_noun(enum limit_kind kind, uint64_t n);
-/** It is in bytes. */
+/** Whether it is in bytes. */
 bool limit_is_size(enum limit_kind kind);
 
 struct user_limits {
@@ -69,13 +71,14 @@ struct config {
 	struct pool_config *pools; /* validated; the broker's own user has ACCESS_ALL */
 	size_t n_pools;
 	uint64_t default_pool_limit;
-	uint64_t broker_memory;    /* that all users together may have the broker need */
-	unsigned agent_timeout_ms; /* for each request to an agent */
-	unsigned drain_ms;         /* for clients, when the broker is told to end */
-	unsigned hang_ms;          /* until a broker that hangs is replaced; 0: it never is */
+	uint64_t broker_memory;    /* so much may the broker need for all users together */
+	unsigned agent_timeout_ms; /* the time for each request to an agent */
+	unsigned drain_ms;         /* the time for clients, when the broker is told to end */
+	unsigned hang_ms; /* the time until a broker that hangs is replaced; 0: it never is */
 };
 
-/** Without a file: one pool "default" for the broker's own user. Returns 0 or -ENOMEM. */
+/** Makes the configuration that is in force without a file: one pool "default" for the broker's
+ * own user. Returns 0 or -ENOMEM. */
 int config_default(struct config **out);
 
 /**
@@ -85,13 +88,13 @@ int config_default(struct config **out);
  * @error is written on failure only, @out on success only.
  */
 int config_load(const char *path, struct config **out, char *error, size_t error_size);
-/** The same of a text that was read from there before. */
+/** Does the same with a text that was read from @path before. */
 int config_load_text(const char *path, const char *text, size_t size, struct config **out,
 		     char *error, size_t error_size);
 
-/** NULL is fine. */
+/** Frees it; NULL is fine. */
 void config_free(struct config *c);
-/** Belongs to the configuration. */
+/** Returns the user's limits, which belong to the configuration. */
 const struct limits *config_limits_for(const struct config *c, uid_t uid);
 
 #endif

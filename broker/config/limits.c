@@ -18,13 +18,13 @@
 
 #define MAX_COUNT INT32_MAX
 
-/* Those in bytes take sizes, the others plain numbers. */
+/* All limits. Those in bytes take sizes, the others plain numbers. */
 static const struct {
 	const char *name;
 	uint64_t standard;
-	const char *one, *many; /* behind a number; of what is in bytes only one, behind a size */
+	const char *one, *many; /* the noun behind a number; of bytes only one, behind a size */
 	bool bytes;
-	bool optional; /* 0 stands for none */
+	bool optional; /* 0 stands for no limit */
 } limit_table[LIMIT_KINDS] = {
     [LIMIT_CONNECTIONS] = {"connections", 1024, "connection", "connections", false, false},
     [LIMIT_LEASES] = {"leases", 4194304, "lease", "leases", false, false},

@@ -10,13 +10,13 @@
 
 struct limits config_standard_limits(void);
 
-/* A limit as the file may have it, or "none". Returns @out. */
+/* Writes a limit as the file may have it, or "none". Returns @out. */
 char *limit_text(enum limit_kind kind, uint64_t limit, char out[static SIZE_EXACT_MAX]);
 
-/* Overrides what the object mentions. */
+/* Overrides the limits that the object mentions. */
 int config_read_limits(const struct config_reader *r, const struct config_path *path,
 		       json_t *object, struct limits *limits);
-/* Those of single users, on top of c->limits. */
+/* Reads the limits of single users, which override c->limits. */
 int config_read_users(const struct config_reader *r, const struct config_path *path, json_t *object,
 		      struct config *c);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading who may do what: the lists of pools, and whose names are. In lists that clients send
- * there are numbers only, as nobody may make the broker ask the system's user database (who.c).
+ * Reads who may do what: the lists of pools, and whose names are. In lists that clients send there
+ * are numbers only, as nobody may make the broker ask the system's user database (who.c).
  */
 #include "broker/config/lists.h"
 

@@ -117,7 +117,7 @@ static void read_string(struct scanner *s, char *out, size_t size)
 	out[used] = '\0';
 }
 
-/* Skips a string; whether it says @key. */
+/* Skips a string, and returns whether it says @key. */
 static bool match_string(struct scanner *s, const char *key)
 {
 	size_t left = strlen(key);
@@ -173,7 +173,7 @@ static void skip_value(struct scanner *s)
 	} while (depth > 0);
 }
 
-/* From the start of an object to the value of its member @key. */
+/* Goes from the start of an object to the value of its member @key. */
 static bool enter_member(struct scanner *s, const char *key, size_t *line)
 {
 	if (!skip_char(s, '{'))
@@ -195,7 +195,7 @@ static bool enter_member(struct scanner *s, const char *key, size_t *line)
 	return false;
 }
 
-/* From the start of an array to its element @index. */
+/* Goes from the start of an array to its element @index. */
 static bool enter_element(struct scanner *s, size_t index, size_t *line)
 {
 	if (!skip_char(s, '['))
@@ -236,14 +236,14 @@ size_t config_locate(const char *text, size_t size, const struct config_path *pa
 /* ------------------------------------------------------------------------------------------- */
 /* The way to a place                                                                          */
 
-/* What is looked for: whatever ends at @stop, or is the first to go beyond it. */
+/* What find_ending() looks for: whatever ends at @stop, or is the first to go beyond it. */
 struct ending {
 	const char *stop;
 	config_found *found;
 	void *data;
 };
 
-/* Steps over one value, and stops short in it when that is or contains what is looked for. */
+/* Steps over one value, and stops short in it when it is, or contains, what is looked for. */
 static bool find_ending(struct scanner *s, const struct ending *e, const struct config_path *path,
 			unsigned depth)
 {

@@ -28,7 +28,7 @@ uint64_t machine_share(void)
 
 uint64_t machine_memory(void)
 {
-	static uint64_t known; /* asked for at each allocation */
+	static uint64_t known; /* it is kept, as it is asked for at each allocation */
 	struct sysinfo info;
 
 	if (known == 0 && sysinfo(&info) == 0)
@@ -36,7 +36,7 @@ uint64_t machine_memory(void)
 	return known > 0 ? known : UINT64_MAX;
 }
 
-/* The number in a file; UINT64_MAX if there is none, or another text ("max"). */
+/* Reads the number in a file; UINT64_MAX if there is none, or another text ("max"). */
 static uint64_t read_memory_limit(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -50,7 +50,8 @@ static uint64_t read_memory_limit(const char *path)
 }
 
 /* The files that say it in a version of cgroups, and the words of its memory.stat for files that
- * could be read again. Who has more than @slow is not ended, but the kernel makes it wait. */
+ * could be read again. A cgroup that has more than @slow is not ended, but the kernel makes it
+ * wait. */
 struct version {
 	const char *limit, *slow, *usage, *words[2];
 };
@@ -61,7 +62,7 @@ static const struct version version_1 = {"memory.limit_in_bytes",
 static const struct version version_2 = {
     "memory.max", "memory.high", "memory.current", {"inactive_file ", "active_file "}};
 
-/* Something that a cgroup has, in this folder. UINT64_MAX: it says nothing about it. */
+/* Returns a number of the cgroup in this folder. UINT64_MAX: the folder does not say it. */
 typedef uint64_t number_of(const char *folder, const struct version *version);
 
 static uint64_t read_in(const char *folder, const char *name)
@@ -77,7 +78,7 @@ static uint64_t limit_of(const char *folder, const struct version *version)
 	return read_in(folder, version->limit);
 }
 
-/* What the lines say that begin with one of two words, together. */
+/* Adds up what the lines say that begin with one of two words. */
 static uint64_t read_lines(const char *path, const char *first, const char *second)
 {
 	FILE *file = fopen(path, "re");
@@ -113,7 +114,7 @@ static uint64_t left_of(const char *folder, const struct version *version)
 	return limit > used ? limit - used : 0;
 }
 
-/* The least number of @group and of those that it is in, which is named by a path. */
+/* Returns the least number of @group and of those that it is in. @group is a path. */
 static uint64_t least_of(const char *root, const char *controller, char *group, number_of *of,
 			 const struct version *version)
 {
@@ -133,7 +134,7 @@ static uint64_t least_of(const char *root, const char *controller, char *group, 
 	return least;
 }
 
-/* Whether "cpu,cpuacct,memory" has this one. */
+/* Whether a list like "cpu,cpuacct,memory" has this name. */
 static bool has_controller(const char *list, const char *name)
 {
 	size_t size = strlen(name), n;
@@ -146,8 +147,8 @@ static bool has_controller(const char *list, const char *name)
 	return false;
 }
 
-/* What a line "number:controllers:group" says. A hierarchy of several controllers is mounted by all
- * their names, and mostly by each of them as well. */
+/* Returns what a line "number:controllers:group" leads to. A hierarchy of several controllers is
+ * mounted by all their names, and mostly by each of them as well. */
 static uint64_t least_of_line(const char *root, char *line, number_of *of)
 {
 	char *list = strchr(line, ':'), *group = list ? strchr(list + 1, ':') : NULL;

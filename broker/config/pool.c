@@ -33,7 +33,7 @@
 #define MIN_SEGMENT_SIZE     POOL_MIN_LIMIT
 #define MAX_SEGMENT_SIZE     TIB
 
-/* What a pool can be asked to be beside the kinds that there are, and is by default. */
+/* A pool can be asked to be of this kind beside those that there are, and is by default. */
 static const char any_kind[] = "auto";
 
 /* enum share_reuse */
@@ -100,7 +100,7 @@ static int check_kind(const struct config_reader *r, const struct config_path *p
 			   text_printable(p->kind, shown, sizeof(shown)), known);
 }
 
-/* Whether there is such a device is for later: it may come. */
+/* Checks how the device is written. Whether there is such a device is for later: it may come. */
 static int check_device(const struct config_reader *r, const struct config_path *path,
 			struct pool_config *p)
 {
@@ -124,7 +124,7 @@ static int check_device(const struct config_reader *r, const struct config_path 
 	return 0;
 }
 
-/* One of a few names, if it is there. @is: what such a thing is. */
+/* Reads one of a few names, if it is there. @is says what such a thing is. */
 static int read_one_of(const struct config_reader *r, const struct config_path *path,
 		       const json_t *object, const char *is, const char *const *names, uint32_t n,
 		       uint32_t *out)
@@ -148,7 +148,7 @@ static int read_one_of(const struct config_reader *r, const struct config_path *
 			   text_printable(name, shown, sizeof(shown)), is, known);
 }
 
-/* The number of a node, or a word. */
+/* Reads the number of a node, or a word. */
 static int read_numa(const struct config_reader *r, const struct config_path *path,
 		     const json_t *value, uint32_t *out)
 {
@@ -166,7 +166,7 @@ static int read_numa(const struct config_reader *r, const struct config_path *pa
 	return 0;
 }
 
-/* Whether the machine has any of it is for later. */
+/* Checks the options of pages. Whether the machine has any of it is for later. */
 static int check_pages(const struct config_reader *r, const struct config_path *path,
 		       const struct pool_config *p)
 {
@@ -209,7 +209,7 @@ uint64_t pool_config_highest_limit(uint64_t segment_size)
 								 : POOL_MAX_LIMIT;
 }
 
-/* In the order in which one number limits the next. */
+/* Checks the sizes, in the order in which one number limits the next. */
 static int check_sizes(const struct config_reader *r, const struct config_path *path,
 		       struct pool_config *p, uint64_t default_limit)
 {
@@ -228,7 +228,7 @@ static int check_sizes(const struct config_reader *r, const struct config_path *
 		return config_fail(r, place, "%s is not possible (at most %s)",
 				   size_tell(p->limit, one), size_tell(POOL_MAX_LIMIT, other));
 
-	/* A small pool is no contradiction as long as nobody has asked for large segments. */
+	/* a small pool is no contradiction as long as nobody has asked for large segments */
 	place = CONFIG_KEY(path, "segment_size");
 	if (p->segment_size == 0 && p->limit < DEFAULT_SEGMENT_SIZE)
 		p->segment_size = p->limit - p->limit % SEGMENT_GRANULE;
@@ -434,7 +434,7 @@ int pool_configs_default(uint64_t default_limit, struct pool_config **out, size_
 	if (!pool)
 		return -ENOMEM;
 	pool->name = strdup("default");
-	/* The check has nothing to refuse: this fills in the defaults. */
+	/* the check has nothing to refuse, as this fills in the defaults */
 	if (!pool->name || pool_config_validate(pool, default_limit, error, sizeof(error)) != 0) {
 		pool_configs_free(pool, 1);
 		return -ENOMEM;

@@ -13,16 +13,16 @@
 
 #define CONFIG_MAX_POOLS 4096
 
-/** Bytes. No pool can have a lower limit, since there would be no room for a segment in it. */
+/** In bytes. No pool can have a lower limit, since there would be no room for a segment in it. */
 #define POOL_MIN_LIMIT UINT64_C(65536)
-/** Nor a higher one, which no process could map, nor more segments than this. */
+/** No pool can have a higher limit, which no process could map, nor more segments than this. */
 #define POOL_MAX_LIMIT    (UINT64_C(128) << 40)
 #define POOL_MAX_SEGMENTS 262144
 
 /** What a pool is asked to be, by the file or by a client. */
 struct pool_config {
 	char *name;
-	const char *kind; /* of pool_config_validate()'s table once that has seen it */
+	const char *kind; /* in static storage once pool_config_validate() has seen it */
 	char *device;     /* UUID as text; NULL: any that does */
 	bool same_address;
 	uint32_t reuse; /* enum share_reuse */
@@ -50,7 +50,8 @@ struct pool_config {
 int pool_config_validate(struct pool_config *p, uint64_t default_limit, char *error,
 			 size_t error_size);
 
-/** The highest limit with segments of that size, which a limit of UINT64_MAX stands for. */
+/** Returns the highest limit with segments of that size, which a limit of UINT64_MAX stands
+ * for. */
 uint64_t pool_config_highest_limit(uint64_t segment_size);
 
 /** "gate", "clean" or "scrub". */
@@ -74,8 +75,8 @@ int pool_configs_read(const struct config_reader *r, const struct config_path *p
 		      const json_t *array, uint64_t default_limit, struct pool_config **out,
 		      size_t *n_out);
 
-/** What there is when nobody says which pools there are: "default". @default_limit must be at least
- * POOL_MIN_LIMIT. Returns 0 or -ENOMEM; otherwise as pool_configs_read(). */
+/** Makes what there is when nobody says which pools there are: "default". @default_limit must be
+ * at least POOL_MIN_LIMIT. Returns 0 or -ENOMEM; otherwise as pool_configs_read(). */
 int pool_configs_default(uint64_t default_limit, struct pool_config **out, size_t *n_out);
 
 /** NULL is fine. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading JSON that people write: parsing it, and saying what is wrong with it so that they find
- * the place.
+ * Reads JSON that people write: parses it, and says what is wrong with it so that they find the
+ * place.
  *
  * A message is "FILE:LINE: PATH: what is wrong". Nobody keeps lines and paths in store for it:
  * paths are on the stacks of those who read, lines are looked for when there is something to say.
@@ -61,7 +61,7 @@ static void add_path(const struct config_reader *r, size_t *used, const struct c
 		add(r, used, "[%zu]", path->index);
 }
 
-/* "FILE:LINE: PATH: ". Returns how much of the buffer that took. */
+/* Writes "FILE:LINE: PATH: ". Returns how much of the buffer that took. */
 static size_t begin(const struct config_reader *r, size_t line, const struct config_path *path)
 {
 	size_t used = 0;
@@ -232,8 +232,8 @@ void config_reader_init(void)
 	json_set_alloc_funcs(allocate, free);
 }
 
-/* What json_loadb() does, without a key given twice. A text that there was no memory for is not
- * called wrong: json_error_code() is json_error_out_of_memory. */
+/* Does what json_loadb() does, but refuses a key that is given twice. A text that there was no
+ * memory for is not called wrong: json_error_code() is json_error_out_of_memory then. */
 static json_t *read_json(const char *text, size_t size, json_error_t *error)
 {
 	json_t *read;
@@ -241,8 +241,8 @@ static json_t *read_json(const char *text, size_t size, json_error_t *error)
 	*error = (json_error_t){.line = -1};
 	was_short = false;
 	read = json_loadb(text, size, JSON_REJECT_DUPLICATES, error);
-	/* what was read may lack what there was no memory for; an empty complaint is of memory, too
-	 */
+	/* what was read may lack something for want of memory; an empty complaint is for want of
+	 * it, too */
 	if (was_short || (!read && error->text[0] == '\0')) {
 		json_decref(read);
 		read = NULL;

@@ -38,8 +38,8 @@ struct config_reader {
 	size_t error_size;
 };
 
-/** Before the first text is read, and before jansson is used for anything: its memory comes through
- * the reader from now on, which then can tell a lack of it from a mistake. */
+/** Called before the first text is read, and before jansson is used for anything: its memory comes
+ * through the reader from then on, which can tell a lack of it from a mistake. */
 void config_reader_init(void);
 
 /**
@@ -52,7 +52,7 @@ int config_parse(const struct config_reader *r, const struct config_path *root, 
 int config_fail(const struct config_reader *r, const struct config_path *path, const char *format,
 		...) __attribute__((format(printf, 3, 4)));
 
-/** The same for a value that is not what it should be: "FILE:LINE: PATH: VALUE message". */
+/** Says the same of a value that is not what it should be: "FILE:LINE: PATH: VALUE message". */
 int config_fail_value(const struct config_reader *r, const struct config_path *path,
 		      const json_t *value, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

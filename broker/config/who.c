@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading users and groups, and lists of them.
+ * Reads users and groups, and lists of them.
  *
  * Names become numbers when a list is read, once, so that a check costs no look-up, and a user who
  * is renamed or removed later gains nothing. The system's user database may be a network away, and
- * to ask it takes as long as it takes: that is for the configuration file, which is read before the
- * broker serves anybody, or in a thread.
+ * to ask it takes as long as it takes. So that is done for the configuration file alone, which is
+ * read before the broker serves anybody, or in a thread.
  */
 #include "broker/config/who.h"
 
@@ -19,7 +19,7 @@
 #define DATABASE_BUFFER     1024
 #define DATABASE_BUFFER_MAX (1 << 20) /* a group with some ten thousand members */
 
-#define ID_MAX (UINT32_MAX - 1) /* (uid_t)-1 means "leave it" to the kernel, it is nobody's */
+#define ID_MAX (UINT32_MAX - 1) /* (uid_t)-1 means "leave it" to the kernel, and is nobody's */
 
 static int look_up_user(const char *name, char *buffer, size_t size, id_t *out)
 {
@@ -80,7 +80,7 @@ static int find_id(int (*function)(const char *, char *, size_t, id_t *), const 
 	switch (r) {
 	case 0:
 		return 0;
-	case ENOENT: /* and what getpwnam_r(3) lists as other ways to say so */
+	case ENOENT: /* getpwnam_r(3) lists all these as ways to say so */
 	case ESRCH:
 	case EBADF:
 	case EPERM:
@@ -100,7 +100,6 @@ int principal_find_group(const char *name, gid_t *out)
 	return find_id(look_up_group, name, out);
 }
 
-/* Reads a user or group from its name or number. */
 int principal_parse(const struct config_reader *r, const struct config_path *path,
 		    const json_t *value, const char *name, struct principal *who)
 {

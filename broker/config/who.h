@@ -11,11 +11,11 @@
 
 #define PRINCIPAL_LIST_MAX 256 /* entries of one list */
 
-/** The uid of a user given by name, or in digits when there is no user of that name. Returns 0,
- * CONFIG_EINVALID when there is none, or a negative errno of the system's user database. */
+/** Finds the uid of a user given by name, or in digits when there is no user of that name. Returns
+ * 0, CONFIG_EINVALID when there is none, or a negative errno of the system's user database. */
 int principal_find_user(const char *name, uid_t *out);
 
-/** The same for groups. */
+/** Finds the gid of a group in the same way. */
 int principal_find_group(const char *name, gid_t *out);
 
 /**
