@@ -32,7 +32,7 @@ static const char *const level_names[] = {
     [LOG_LEVEL_DEBUG] = "debug",
 };
 
-/* as of syslog(3), for the journal */
+/* priorities as in syslog(3), for the journal */
 static const char priorities[] = {
     [LOG_LEVEL_ERROR] = '3',
     [LOG_LEVEL_WARNING] = '4',
@@ -43,7 +43,7 @@ static const char priorities[] = {
 static enum log_level log_level = LOG_LEVEL_INFO;
 static enum { FORM_PLAIN, FORM_DATED, FORM_JOURNAL } form = FORM_PLAIN;
 static bool locks_nothing;
-static long offset_then; /* seconds, of when that began */
+static long offset_then; /* in seconds, as it was when that began */
 
 int log_level_from_name(const char *name)
 {
@@ -92,8 +92,8 @@ void log_lock_nothing(void)
 	locks_nothing = true;
 }
 
-/* What gmtime_r() does, which locks what localtime_r() does. Years are counted from March, and in
- * turns of 400, after which all days are the same again. */
+/* Does what gmtime_r() does, which locks what localtime_r() does. Years are counted from March, and
+ * in turns of 400, after which all days are the same again. */
 static struct tm break_down(int64_t seconds, long offset)
 {
 	int64_t day = seconds / 86400 + 719468; /* since 1 March of the year 0 */
@@ -159,7 +159,7 @@ try_line(enum log_level level, const char *format, va_list args)
 	if (n > (int)sizeof(line) - 2)
 		n = (int)sizeof(line) - 2;
 	line[n] = '\n';
-	return log_sink_write(line, (size_t)n + 1); /* one write a line */
+	return log_sink_write(line, (size_t)n + 1); /* one write is one line */
 }
 
 static bool __attribute__((format(printf, 2, 3)))
@@ -174,7 +174,7 @@ try_text(enum log_level level, const char *format, ...)
 	return written;
 }
 
-static uint64_t unwritten; /* lines that stderr has had no room for */
+static uint64_t unwritten; /* how many lines stderr has had no room for */
 
 static void __attribute__((format(printf, 2, 0)))
 write_line(enum log_level level, const char *format, va_list args)

@@ -19,9 +19,9 @@
 
 #define MINUTE_MS        60000
 #define LINES_PER_MINUTE 200
-#define USERS            64 /* who have a count of their own; all others have one together */
+#define USERS            64 /* users with a count of their own; all others have one together */
 
-/* Of the minute that ends at @ends_ms, for @uid. Zeroed: of nobody. */
+/* The lines of @uid in the minute that ends at @ends_ms. Zeroed: of nobody. */
 static struct user_lines {
 	uid_t uid;
 	unsigned lines;

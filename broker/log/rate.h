@@ -7,13 +7,14 @@
 
 #include "broker/log/log.h"
 
-/* How often the log says something; for log.c. */
+/* How often the log says something; this is for log.c. */
 
-/* Whether another line that this user has caused is written. Counted, and said, if not. */
+/* Whether another line that this user has caused is written. If not, it is counted, and the log
+ * says that there are such lines. */
 bool log_rate_user(uid_t uid);
-/* The last counts are said. */
+/* Says the last counts. */
 void log_rate_end(void);
-/* Whether it is time again. @also says then how many were left out before. */
+/* Whether it is time for such a line again. If so, @also says how many were left out before. */
 bool log_rate_is_due(struct log_rate *rate, char *also, size_t size);
 
 #endif

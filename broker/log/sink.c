@@ -5,13 +5,13 @@
  * somebody has stopped, or the socket of a journal that hangs. The broker has one thread, and it
  * waits for none of them: what does not fit is left out, and log.c says later how much that was.
  *
- * O_NONBLOCK is of the open file, which others have as well (the shell, the agents, whoever has
- * started all of them), and they would find their own writing fail. So a pipe or a terminal is
- * opened once more, for an open file of the broker's own; a socket can be told with each message.
- * A pipe of another user cannot be opened: there the broker asks whether there is room, and writes
- * if so. What is a stream takes a part of a line at times: the next line then ends that one first.
- * Between the two somebody else could take that room, which only those could who were given
- * the same pipe. Files are written to as they are; they have their own position, and no reader.
+ * O_NONBLOCK belongs to the open file, which others have as well (the shell, the agents, whoever
+ * has started all of them), and they would find their own writing fail. So a pipe or a terminal is
+ * opened once more, for an open file of the broker's own; a socket can be told with each message. A
+ * pipe of another user cannot be opened: there the broker asks whether there is room, and writes if
+ * so. Between the two somebody else could take that room, but only those could who were given the
+ * same pipe. A stream takes a part of a line at times: the next line then ends that one first.
+ * Files are written to as they are; they have their own position, and no reader.
  */
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 
 static enum { SINK_PLAIN, SINK_OWN, SINK_SOCKET, SINK_ASKED } sink = SINK_PLAIN;
 static int own = -1;   /* SINK_OWN: stderr once more */
-static bool is_broken; /* the last that was written is a part of a line */
+static bool is_broken; /* what was written last is a part of a line */
 
 void log_sink_open(void)
 {
