@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Reports of devices and of the interprocess events made there. */
+/* Reports of devices and of the interprocess events that were made there. */
 
 #include <share/share.h>
 
@@ -73,8 +73,8 @@ void report_devices(struct page *p)
 	}
 }
 
-/* What is known without asking a driver: whoever looks again and again starts no process by that,
- * and waits for none. */
+/* Reports what is known without asking a driver. So whoever looks again and again starts no process
+ * by that, and waits for none. */
 void report_agents(struct page *p)
 {
 	uint64_t i = report_cursor(p->r);
@@ -95,8 +95,8 @@ void report_agents(struct page *p)
 	}
 }
 
-/* Of which device the event was and which, in one number: identifiers will not need so many bits.
- */
+/* A cursor says in one number of which device the event was, and which event it was: identifiers
+ * will not need more bits than these. */
 #define EVENT_BITS 48
 
 static json_t *describe_event(const struct ipc_event *e)
@@ -111,7 +111,7 @@ static json_t *describe_event(const struct ipc_event *e)
 			 "leases", leases, "wedged", e->wedged, "lost", ipc_event_is_lost(e));
 }
 
-/* A device's bank is in the order of identifiers. */
+/* A device's bank is in the order of identifiers, so the cursor's one is where it goes on. */
 void report_events(struct page *p)
 {
 	uint64_t cursor = report_cursor(p->r), i = cursor >> EVENT_BITS;

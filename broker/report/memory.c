@@ -24,11 +24,11 @@
 #include "broker/names/token.h"
 #include "broker/report/report.h"
 
-#define HOLDERS_MAX    16 /* listed for a buffer */
-#define POOL_USERS_MAX 64 /* listed for a pool */
+#define HOLDERS_MAX    16 /* the most that are listed for a buffer */
+#define POOL_USERS_MAX 64 /* the most that are listed for a pool */
 #define PREFIX_OF(r)   (&(r)->m->query.prefix)
 
-/* Allocations that failed, by the reason. */
+/* Counts allocations that failed, by the reason. */
 static json_t *failures(const struct pool *p)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "full", report_integer(p->failed[ALLOC_FULL]),
@@ -38,7 +38,7 @@ static json_t *failures(const struct pool *p)
 			 report_integer(p->failed[ALLOC_SYSTEM]));
 }
 
-/* What each user has of a pool, of the users that who asks answers for. */
+/* Lists what each user has of a pool. Only users that the client answers for are listed. */
 static json_t *users_of(const struct request *r, const struct pool *p)
 {
 	json_t *list = json_array();
@@ -55,7 +55,7 @@ static json_t *users_of(const struct request *r, const struct pool *p)
 	return list;
 }
 
-/* How much of it was made ahead so far. */
+/* Returns how many bytes of the pool were made ahead so far. */
 static uint64_t prefaulted(const struct pool *p)
 {
 	const struct segment *s;
@@ -71,7 +71,7 @@ void report_pools(struct page *p)
 	uint64_t after = report_cursor(p->r), last = 0;
 	char numa[POOL_NUMA_MAX];
 
-	/* by identifier; there are few */
+	/* they come in the order of their identifiers; there are few */
 	for (;;) {
 		struct pool *pool, *next = NULL;
 
@@ -205,8 +205,8 @@ static json_t *describe_lease(const struct lease *l)
 	    "age_ms", report_integer(lease_age_ms(l)));
 }
 
-/* Adds the leases of @buffer but for the first @skip. Returns how many it has now, those included,
- * or UINT32_MAX when it has all. */
+/* Adds the leases of @buffer but for the first @skip. Returns how many leases of it the pages have
+ * by now, those included, or UINT32_MAX when they have all. */
 static uint32_t add_leases(struct page *p, const struct buffer *buffer, uint32_t skip)
 {
 	const struct lease *lease;
@@ -254,8 +254,9 @@ static json_t *describe_name(const struct name *n)
 			 "mode", n->mode == SHARE_RDWR ? "rw" : "ro", "persistent", n->persistent);
 }
 
-/* A cursor is the last name shown; an empty one starts at the prefix. Where names were passed over
- * that are not for who asks, none of them is told: the broker goes on from there by itself. */
+/* A cursor is the last name that was shown; an empty one starts at the prefix. If names were passed
+ * over that are not for this client, the client is told none of them: the broker goes on from there
+ * by itself. */
 void report_names(struct page *p)
 {
 	const struct wire_bytes *cursor = &p->r->m->query.cursor, *prefix = PREFIX_OF(p->r);
@@ -284,7 +285,7 @@ void report_names(struct page *p)
 	}
 }
 
-/* Not the bytes, which would be enough to import. */
+/* Describes a token without its bytes, which would be enough to import. */
 static json_t *describe_token(const struct token *t)
 {
 	uint64_t now = clock_ms(), left = t->ends_ms > now ? t->ends_ms - now : 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What sharectl shows. One page of JSON objects a request, bounded in bytes and in objects looked
- * at, so that a report over a million buffers holds nobody up. Cursors are the key of the last
- * object seen; what comes and goes between pages may be missed.
+ * What sharectl shows. A request gets one page of JSON objects. It is bounded in bytes and in
+ * objects that are looked at, so that a report over a million buffers holds nobody up. A cursor is
+ * the key of the last object seen, or the place of the next one; what comes and goes between pages
+ * may be missed.
  */
 
 #include <inttypes.h>
@@ -65,13 +66,13 @@ bool report_add(struct page *p, json_t *row)
 		p->failed = true;
 		return true;
 	}
-	/* what was found is what the next page begins with */
+	/* the next page begins with what was found */
 	if (p->size >= p->enough) {
 		json_decref(row);
 		return false;
 	}
 	n = json_dumpb(row, p->rows + p->size, room, JSON_COMPACT);
-	if (n == 0) { /* writing takes memory, too */
+	if (n == 0) { /* to write a row takes memory, too */
 		p->failed = true;
 	} else if (n < room) {
 		p->size += n;
@@ -187,8 +188,8 @@ void report_status(struct page *p)
 		report_integer(history.keepers_died), "oldest_lease_ms", age_or_null(oldest)));
 }
 
-/* Whether @at says of a stream of @c's that it stands still, for a fence of @owner's. What @c may
- * not have is none of these, or it could ask here for any value of anybody's. */
+/* Whether @at says of a stream of @c's that it stands still, for a fence of @owner's. A fence that
+ * @c may not have is none of these, or @c could ask here for any value of anybody's. */
 static bool is_parked_for(const struct timeline_slot *at, const struct client *c,
 			  const struct client *owner)
 {
@@ -201,8 +202,9 @@ static bool is_parked_for(const struct timeline_slot *at, const struct client *c
 	       client_may_ask(c, owner) && timeline_query(t->page, slot, value) == TIMELINE_PENDING;
 }
 
-/* Streams of its that stand still, by its own word: which fence each waits for. Those are over
- * that are reached, or whose owner is dead, as all are when it is dead itself. */
+/* Counts the client's streams that stand still, by its own word, which also says for which fence
+ * each waits. A wait is over if its fence is reached or the fence's owner is dead, and so are all
+ * waits of a client that is dead itself. */
 static json_int_t count_parked(const struct broker *b, const struct client *c)
 {
 	const struct timeline_slot *parked[TIMELINE_PARKED_MAX];
@@ -254,7 +256,8 @@ void report_clients(struct page *p)
 	}
 }
 
-/* Places in the memory of members that are looked at for one page: some 100 microseconds. */
+/* How many places in the memory of members are looked at for one page, which takes some 100
+ * microseconds. */
 #define LOOKS_MAX 512
 
 void report_channels(struct page *p)
@@ -268,7 +271,7 @@ void report_channels(struct page *p)
 		if (channel_id(ch) <= after || !channel_may(ch, p->r->client, RIGHT_READ))
 			continue;
 		row = channel_report(ch, &looks);
-		/* the first of a page has it all to itself */
+		/* the first channel of a page may use up all looks */
 		if (looks <= 0 && last != after) {
 			json_decref(row);
 			report_set_cursor(p, last);
@@ -291,7 +294,7 @@ static const struct {
 #undef REPORT_ENTRY
 };
 
-/* What there is now. False when answered, or when it will be. */
+/* Looks which devices there are now. False when the request is answered, or will be. */
 static bool look_at_devices(struct request *r)
 {
 	struct devices *all = r->broker->devices;
@@ -307,7 +310,7 @@ static bool look_at_devices(struct request *r)
 	return false;
 }
 
-/* In a later turn, as if that had been asked for. */
+/* Goes on in a later turn, as if the request had come with this cursor. */
 static void go_on(struct request *r, const struct wire_bytes *cursor)
 {
 	struct wire_message m = *r->m;

@@ -8,15 +8,16 @@
 
 #include <jansson.h>
 
-/* What only reports need of each other: pages, and what stands in a row. */
+/* What only reports need of each other: pages, and what is in a row. */
 
 struct client;
 struct pool;
 struct request;
 
-#define REPORT_ROWS_MAX    60000 /* bytes */
-#define REPORT_ROWS_ENOUGH 512   /* so that a page takes no longer than other requests */
-#define REPORT_SCANNED_MAX 4096  /* objects a page */
+#define REPORT_ROWS_MAX 60000 /* bytes */
+/* bytes, so that a page takes no longer than other requests */
+#define REPORT_ROWS_ENOUGH 512
+#define REPORT_SCANNED_MAX 4096 /* objects that are looked at for a page */
 
 struct page {
 	struct request *r;
@@ -24,26 +25,28 @@ struct page {
 	size_t enough; /* bytes, beyond which another page begins */
 	char cursor[512];
 	size_t cursor_size;
-	struct wire_bytes passed_over; /* up to there nothing was shown: to be gone on with */
-	bool failed; /* no memory for a row: better no page than one with a hole */
+	struct wire_bytes passed_over; /* nothing was shown up to there, where it goes on */
+	/* There was no memory for a row: no page is better than one with a hole. */
+	bool failed;
 	char rows[REPORT_ROWS_MAX + 1];
 };
 
-/* An empty one, to answer @r with. */
+/* Makes an empty page, to answer @r with. */
 void report_begin(struct page *p, struct request *r, size_t enough);
-/* Without memory it fails. */
+/* Answers the request with the page. If there was no memory for it, the request fails. */
 void report_end(struct page *p);
 
-/* False when it does not fit: the page is full. Consumes @row; NULL: no memory. */
+/* Adds a row, which it consumes; NULL: there was no memory for it. False when it does not fit: the
+ * page is full. */
 bool report_add(struct page *p, json_t *row);
 
-/* Where the next page goes on, and where this one does. */
+/* Sets where the next page goes on, and returns where this one does. */
 void report_set_cursor(struct page *p, uint64_t next);
 uint64_t report_cursor(const struct request *r);
 
-/* JSON's integers here are signed; beyond are only limits that mean "none". */
+/* Makes a number for JSON. Integers are signed there; only limits that mean "none" are beyond. */
 json_int_t report_integer(uint64_t value);
-/* Hexadecimal strings: identifiers have 64 bits, many readers of JSON only 53. */
+/* Makes a hexadecimal string: identifiers have 64 bits, and many readers of JSON only 53. */
 json_t *report_identifier(uint64_t id);
 json_t *report_text(const char *s);
 

@@ -25,8 +25,8 @@ static json_t *refusals(const struct request_counters *c)
 	return list;
 }
 
-/* How many answers took no longer than `longest_ns` and longer than that of the class before; the
- * last class has no end. */
+/* Lists how many answers are in each class: they took no longer than its `longest_ns`, and longer
+ * than that of the class before. The last class has no end. */
 static json_t *classes(const struct latency *l)
 {
 	json_t *list = json_array();
@@ -51,7 +51,7 @@ static json_t *row_of(enum wire_type type, const struct request_counters *c)
 			 report_integer(c->latency.sum_ns), "classes", classes(&c->latency));
 }
 
-/* In the order of the protocol's numbers. */
+/* Reports messages in the order of the protocol's numbers. */
 void report_requests(struct page *p)
 {
 	const struct broker_counters *all = &p->r->broker->counters;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What sharectl shows of users: for each, what it has of all that is limited, and the limit. What
- * it has nothing of is shown too, as that is where its limit is asked for.
+ * What sharectl shows of users: for each user, what it has of all that is limited, and the limit. A
+ * resource of which it has nothing is shown, too, as its limit is looked for there.
  */
 
 #include "broker/accounts/account.h"
@@ -11,7 +11,7 @@
 #include "broker/client/request.h"
 #include "broker/report/report.h"
 
-/* What else belongs to a resource: part of what is used, or not yet there. */
+/* Adds what else belongs to a resource: a part of what is used, or what is not there yet. */
 static bool add_more(json_t *row, const struct account *a, enum limit_kind kind)
 {
 	switch (kind) {
@@ -43,7 +43,7 @@ static json_t *limit_row(const struct account *a, enum limit_kind kind)
 	return row;
 }
 
-/* In the order of uids, each with all resources. The cursor is both. */
+/* Reports users in the order of uids, each with all resources. The cursor is both. */
 void report_users(struct page *p)
 {
 	const struct client *asks = p->r->client;
