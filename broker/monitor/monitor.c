@@ -2,9 +2,10 @@
 
 /*
  * What happens, told to those who ask. A monitor has room for some of it, which was paid for when
- * it began, and what does not fit is counted: so who does not read costs no more than who does, and
- * nobody waits for either. It is told when its MONITOR is answered; if one waits, that is soon, and
- * from the loop: who does what is told would pay for it otherwise, however many are told.
+ * it began, and what does not fit is counted. So a client that does not read costs no more than one
+ * that does, and nobody waits for either. A client is told when its MONITOR is answered. If a
+ * MONITOR waits, that is soon, and from the loop: otherwise whoever does what is told would pay for
+ * it, however many are told.
  */
 
 #include <inttypes.h>
@@ -28,30 +29,31 @@
 #include "broker/monitor/monitor.h"
 
 #define ROOM        60000 /* bytes of rows */
-#define ROOM_END    128   /* of the row that says how many are missing */
+#define ROOM_END    128   /* bytes of the row that says how many are missing */
 #define NUMBERS_MAX 64    /* bytes of two numbers with their keys */
-#define ROW_MAX     4096  /* bytes of one, more than all texts come to that there can be in it */
+#define ROW_MAX     4096  /* bytes of one row, more than all texts in it can come to */
 
 struct monitor {
 	LIST_ENTRY(monitor) link;
 	struct client *client;
-	struct deferred_list waits; /* a request, if one waits for something to tell */
+	struct deferred_list waits; /* a request, if one waits to be told */
 	struct charge charge, charge_room;
 	uint64_t lost;
-	/* what is told */
+	/* which notices are told */
 	uint32_t flags;
 	uid_t uid;
 	size_t pool_size, prefix_size;
 	char pool[SHARE_NAME_MAX], prefix[SHARE_NAME_MAX];
 
-	/* One row for all that a client had in a pool, as it ends: what the last row is, if it is
-	 * such a one. */
+	/* There is one row for all that a client had in a pool, when it ends. This says what the
+	 * last row is, if it is such a one. */
 	struct {
 		uint64_t client, count, size;
 		const char *pool;
 		size_t begins, numbers, ends;
 	} freed;
-	uint64_t ended; /* the client of whose end it was told last, for want of another reason */
+	/* The client of whose end it was told last because of what that freed in a pool. */
+	uint64_t ended;
 
 	size_t size;
 	char rows[ROOM + ROOM_END];
@@ -65,7 +67,7 @@ static json_int_t now_ms(void)
 	return (json_int_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Needs no memory. There is room. */
+/* Adds a row of the monitor's own. It needs no memory, and there is room. */
 static void add_own_row(struct monitor *m, const char *action, uint64_t count)
 {
 	m->size += (size_t)snprintf(m->rows + m->size, sizeof(m->rows) - m->size,
@@ -172,7 +174,7 @@ static int add_what(json_t *row, const struct notice *n)
 	return r;
 }
 
-/* Returns its size; 0 without memory. */
+/* Writes the row of a notice. Returns its size; 0 without memory. */
 static size_t describe(const struct notice *n, char out[ROW_MAX])
 {
 	json_t *row = json_pack("{s:s, s:I}", "action", n->action, "time_ms", now_ms());
@@ -187,7 +189,8 @@ static size_t describe(const struct notice *n, char out[ROW_MAX])
 	return size + 1;
 }
 
-/* After one that is missing, all are until that is told: so they stay in order. */
+/* Adds a row. After a row that is missing all others are left out, until that is told: so the rows
+ * stay in order. */
 static void add(struct monitor *m, const char *row, size_t size)
 {
 	if (size == 0 || m->lost > 0 || size > ROOM - m->size) {
@@ -206,7 +209,8 @@ const char *monitors_word_for_end(const struct client *c)
 	return c->requests.goodbye ? "disconnect" : c->drained ? "death" : "hang-up";
 }
 
-/* Who watches a pool hears of no clients; but of an end that frees something there, before that. */
+/* Tells a monitor of one pool that a client ends, before that frees something there. It is not told
+ * of clients otherwise. */
 static void tell_of_end(struct monitor *m, const struct client *c)
 {
 	const struct notice end = {.action = monitors_word_for_end(c),
@@ -221,8 +225,9 @@ static void tell_of_end(struct monitor *m, const struct client *c)
 	add(m, row, describe(&end, row));
 }
 
-/* To the last row, if it is such a one of this client and pool: false if not. What does not change
- * is written with the second buffer, and from then on only the numbers behind it. */
+/* Adds to the last row, if that is such a one of this client and pool: false if it is not. What
+ * does not change is written with the second buffer, and from then on only the numbers behind
+ * it. */
 static bool add_to_freed(struct monitor *m, const struct notice *n)
 {
 	struct notice who = *n;

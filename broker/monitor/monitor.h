@@ -13,7 +13,7 @@
 
 /*
  * Connections that ask what happens at the broker (MONITOR). Whoever does something that is worth a
- * line tells it here, and nobody is the wiser for it who would not see the same in a report.
+ * line tells it here. Nobody learns by that what a report would not show it.
  */
 
 struct client;
@@ -23,33 +23,34 @@ struct monitors {
 	LIST_HEAD(, monitor) list;
 };
 
-/* Something that has happened. What is 0 or NULL is not told. */
+/* Something that has happened. A member that is 0 or NULL is not told. */
 struct notice {
 	const char *action;
-	/* The pool, name or channel that it happened to: told to who may read that. NULL: to who
-	 * answers for the user. */
+	/* The pool, name or channel that it happened to; those are told who may read that. NULL:
+	 * those are told who answer for the user. */
 	const struct access_object *what;
-	bool is_private;             /* to the latter, though there is a `what` */
+	bool is_private; /* those who answer for the user are told, though there is a `what` */
 	const struct client *client; /* who did it */
-	uid_t uid;                   /* of whom it is that, if no client does it */
-	uint64_t buffer;             /* identifier */
-	uint64_t size;               /* bytes */
+	uid_t uid;                   /* the user, if no client does it */
+	uint64_t buffer;             /* the buffer's identifier */
+	uint64_t size;               /* in bytes */
 	uint64_t count;
-	const char *detail; /* of a word or two */
+	const char *detail; /* a word or two */
 };
 #define NOTICE_NOBODY ((uid_t)-1)
 
-/* Whether anybody asks: all that it costs if nobody does. */
+/* Whether anybody asks, which is all that this costs if nobody does. */
 static inline bool monitors_any(const struct broker *b)
 {
 	return !LIST_EMPTY(&b->monitors->list);
 }
-/* Takes no memory that has to be there: who cannot be told is told later how much is missing. */
+/* Tells those who ask what has happened. If there is no memory for that, they are told later how
+ * much is missing. */
 void monitors_tell(struct broker *b, const struct notice *n);
-/* The action when this client, which is ENDING, has begun to. */
+/* Returns the action that is told when this client, which is ENDING, has begun to end. */
 const char *monitors_word_for_end(const struct client *c);
 
-/* The client is gone; always true. */
+/* Drops the monitor of a client that is gone; always true. */
 bool client_drop_monitor(struct client *c, int *budget);
 
 #endif
