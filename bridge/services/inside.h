@@ -43,7 +43,7 @@ struct end {
 	TAILQ_HEAD(, errand) errands;
 	uint64_t early[EARLY]; /* at a counter: requests that were canceled and have not come, or
 				* that were answered at the same time */
-	uint64_t newest;       /* at a counter: request of which the first frame has come */
+	uint64_t newest; /* at a counter: the newest request of which the first frame has come */
 	uint64_t done;
 	unsigned n_early;
 	uint32_t which; /* as the desk's side calls it */
