@@ -307,9 +307,7 @@ void client_send(struct client *c, const struct wire_message *m, const int *fds,
 		count_answer(c, m->serial);
 	if (m->serial && !TAILQ_EMPTY(&c->requests.unanswered))
 		unanswered_done(c, m->serial);
-	if (r == -EDQUOT)
-		client_hang_up(c, SHARE_EQUOTA, "it does not read what it is sent");
-	else if (r < 0)
+	if (r < 0)
 		client_lose(c, r);
 }
 
