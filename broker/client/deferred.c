@@ -33,6 +33,10 @@
  * limit. */
 #define OPERATORS_BEYOND 65536
 
+/* What was written here, of what had been read, can be read again; whoever waits is answered even
+ * if not. */
+#define UNREADABLE "the broker cannot read its copy of the request"
+
 struct deferred {
 	TAILQ_ENTRY(deferred) link;
 	LIST_ENTRY(deferred) of_client;
@@ -213,6 +217,9 @@ void deferred_wake_first(struct broker *b, struct deferred_list *list)
 	client->requests.current = timed(p);
 	if (wire_decode(&m, WIRE_TO_BROKER, p->packet, p->size, 0) == 0)
 		b->clients->rooms->handle_again(client, &m, since_ms, p->kind ? p : NULL);
+	else
+		request_reply_error(client, p->request.type, p->request.serial, SHARE_EPROTO,
+				    UNREADABLE);
 	client->requests.current = other;
 	if (!p->list)
 		deferred_free(p);
@@ -224,7 +231,8 @@ static bool wake_some(struct broker *b, struct deferred_list *list, const struct
 {
 	bool more = last;
 
-	/* clients, and so their deferred requests, never end while a handler runs */
+	/* Clients, and so their deferred requests, never end while a handler runs. Whose list it is
+	 * may free it when the last one has left: we look at it only while @last is in it. */
 	for (int left = WAKE_TURN; more && (left > 0 || MUTATION(wake_all_at_once)); left--) {
 		more = TAILQ_FIRST(list) != last;
 		deferred_wake_first(b, list);
@@ -303,9 +311,10 @@ static void on_time_limit(evutil_socket_t fd, short what, void *data)
 	struct failure failure;
 
 	(void)fd, (void)what;
-	if (wire_decode(&request, WIRE_TO_BROKER, p->packet, p->size, 0) != 0)
-		return;
-	p->kind->fail_late(&request, &failure);
+	if (wire_decode(&request, WIRE_TO_BROKER, p->packet, p->size, 0) == 0)
+		p->kind->fail_late(&request, &failure);
+	else
+		failure_set(&failure, SHARE_EPROTO, UNREADABLE);
 	fail(p, failure.error, failure.text);
 }
 
@@ -321,6 +330,7 @@ void deferred_fail_one(struct deferred_list *list, const struct deferred_id *id,
 		fail(p, error, text);
 }
 
+/* Whose list it is may free it when the last one has left. */
 void deferred_fail_client(struct deferred_list *list, const struct client *client, int error,
 			  const char *text)
 {
@@ -328,7 +338,7 @@ void deferred_fail_client(struct deferred_list *list, const struct client *clien
 
 	for (p = TAILQ_FIRST(list); p; p = next) {
 		next = TAILQ_NEXT(p, link);
-		if (p->client == client)
+		if (!client || p->client == client)
 			fail(p, error, text);
 	}
 }
@@ -346,8 +356,7 @@ void deferred_cancel(struct client *client, uint32_t serial)
 
 void deferred_fail(struct deferred_list *list, int error, const char *text)
 {
-	while (!TAILQ_EMPTY(list))
-		fail(TAILQ_FIRST(list), error, text);
+	deferred_fail_client(list, NULL, error, text);
 }
 
 bool client_drop_deferred(struct client *c, int *budget)

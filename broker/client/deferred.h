@@ -67,7 +67,7 @@ void deferred_fail(struct deferred_list *list, int error, const char *text);
 /* Answers that one alone with an error, if it is in the list. */
 void deferred_fail_one(struct deferred_list *list, const struct deferred_id *id, int error,
 		       const char *text);
-/* Answers those of that client alone with an error. */
+/* Answers those of that client alone with an error; NULL: those of all. */
 void deferred_fail_client(struct deferred_list *list, const struct client *client, int error,
 			  const char *text);
 /* Ends the client's request that waits (request_wait()) with this serial. */
