@@ -39,6 +39,16 @@ static size_t extent_several(const struct message *m, struct several s)
 	return size - s.left;
 }
 
+/* @b NULL: there are none. */
+static void describe_bytes(const share_buffer *b, share_tensor *t)
+{
+	*t = (share_tensor)SHARE_TENSOR_INIT;
+	t->dtype = SHARE_UINT8;
+	t->ndim = 1;
+	t->shape[0] = b ? (int64_t)share_size(b) : 0;
+	t->strides[0] = 1;
+}
+
 void message_look(struct message *m, share_tensor *t)
 {
 	share_buffer *b = m->m.buffer;
@@ -57,15 +67,10 @@ void message_look(struct message *m, share_tensor *t)
 	}
 	/* of memory that is not there because of an error it was sent, too */
 	n = b || m->m.error != 0 ? share_tensor_decode(bytes, size, t) : 0;
-	if (n > 0 && share_tensor_extent(t, &extent) == 0 && (!b || extent <= share_size(b))) {
+	if (n > 0 && share_tensor_extent(t, &extent) == 0 && (!b || extent <= share_size(b)))
 		m->header = n;
-		return;
-	}
-	t->dtype = SHARE_UINT8;
-	t->ndim = 1;
-	t->offset = 0;
-	t->shape[0] = b ? (int64_t)share_size(b) : 0;
-	t->strides[0] = 1;
+	else
+		describe_bytes(b, t);
 }
 
 /* In a pool of kind adopted each buffer is where its owner had it. */
@@ -127,15 +132,6 @@ static PyObject *get_array(PyObject *o, void *ignored)
 	message_look(m, &t);
 	m->array = array_of_message(m, m->m.buffer, &t);
 	return Py_XNewRef((PyObject *)m->array);
-}
-
-static void describe_bytes(share_buffer *b, share_tensor *t)
-{
-	*t = (share_tensor)SHARE_TENSOR_INIT;
-	t->dtype = SHARE_UINT8;
-	t->ndim = 1;
-	t->shape[0] = (int64_t)share_size(b);
-	t->strides[0] = 1;
 }
 
 /* Those behind the first, @s is at the first of them. @s NULL: nobody has described them. */
