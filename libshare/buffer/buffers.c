@@ -80,11 +80,17 @@ static void done(share_client *c)
 	c->buffers = NULL;
 }
 
+static bool do_chores(share_client *c)
+{
+	segments_do_chores(c);
+	return buffers_cooled_meanwhile(c);
+}
+
 const struct client_room buffer_room = {
     .begin = begin,
     .hear = hear,
     .lose_broker = reclaims_lose_broker,
-    .do_chores = segments_do_chores,
+    .do_chores = do_chores,
     .dispatch = buffers_look_again,
     .leave = magazines_end,
     .end = end,

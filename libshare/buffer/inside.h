@@ -110,6 +110,8 @@ int buffer_make_known(share_buffer *b, void *stream, share_fence *out);
 int buffer_give_back(share_buffer *b);
 /* Gives back those in `cooling` whose fences are reached; @all: whether or not. */
 void buffers_cooled(share_client *c, bool all);
+/* The same as a chore: calls no driver, and does not wait for the lock. False: some are left. */
+bool buffers_cooled_meanwhile(share_client *c);
 
 /* reclaim.c. The broker is lost: those who wait for messages need not. With the client's lock. */
 void reclaims_lose_broker(share_client *c);

@@ -87,6 +87,8 @@ static void cool(share_buffer *b)
 	buffers_unlock_uses(c);
 	if (ending)
 		finish(b);
+	else
+		rpc_leave_chore(c);
 }
 
 int buffer_give_back(share_buffer *b)
@@ -135,8 +137,39 @@ void buffers_cooled(share_client *c, bool all)
 		c->buffers->cooling.first = later;
 		atomic_fetch_add_explicit(&c->buffers->cooling.n, n, memory_order_relaxed);
 		buffers_unlock_uses(c);
+		rpc_leave_chore(c);
 	}
 	client_unref(c);
+}
+
+bool buffers_cooled_meanwhile(share_client *c)
+{
+	struct cooling *cooling = &c->buffers->cooling;
+	share_buffer *b, **at = &cooling->first, *over = NULL;
+	bool left;
+
+	if (atomic_load_explicit(&cooling->n, memory_order_relaxed) == 0)
+		return true;
+	if (pthread_mutex_trylock(&c->buffers->uses_lock) != 0)
+		return false;
+	while ((b = *at)) {
+		if (!uses_are_over(b)) {
+			at = &b->next;
+			continue;
+		}
+		*at = b->next;
+		b->next = over;
+		over = b;
+		atomic_fetch_sub_explicit(&cooling->n, 1, memory_order_relaxed);
+	}
+	left = cooling->first != NULL;
+	buffers_unlock_uses(c);
+	while ((b = over)) {
+		over = b->next;
+		b->next = NULL;
+		finish(b);
+	}
+	return !left;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -20,8 +20,10 @@ struct client_room {
 	int (*hear)(share_client *c, const struct wire_message *m, struct fd_list *fds);
 	/* The broker is lost. Called under the client's lock. */
 	void (*lose_broker)(share_client *c);
-	/* What was left to do, see rpc_leave_chore(). By one thread at a time, without a lock. */
-	void (*do_chores)(share_client *c);
+	/* What was left to do, see rpc_leave_chore(). By one thread at a time, without a lock of
+	 * this library's but those that its caller may have, which is to be tried only. False: some
+	 * of it cannot be done yet, and is for when the next packet comes. */
+	bool (*do_chores)(share_client *c);
 	/* In share_dispatch(), without a lock. */
 	void (*dispatch)(share_client *c);
 	/* The program is done with the client, though not with all that it has of it. */

@@ -185,11 +185,15 @@ void rpc_leave_chore(share_client *c)
 	atomic_store(&c->connection->chores, true);
 }
 
-static void let_rooms_do_chores(share_client *c)
+/* False: some are for later. */
+static bool let_rooms_do_chores(share_client *c)
 {
+	bool all = true;
+
 	for (size_t i = 0; client_rooms[i]; i++)
-		if (client_rooms[i]->do_chores)
-			client_rooms[i]->do_chores(c);
+		if (client_rooms[i]->do_chores && !client_rooms[i]->do_chores(c))
+			all = false;
+	return all;
 }
 
 /* What came up while a message was delivered. Sending may read, and that may leave more to do:
@@ -197,6 +201,7 @@ static void let_rooms_do_chores(share_client *c)
 static void do_chores_unlocking(share_client *c)
 {
 	struct connection *n = c->connection;
+	bool all = true;
 
 	if (n->doing_chores)
 		return;
@@ -204,7 +209,7 @@ static void do_chores_unlocking(share_client *c)
 	n->doing_chores = true;
 	while (atomic_exchange(&n->chores, false)) {
 		pthread_mutex_unlock(&c->lock);
-		let_rooms_do_chores(c);
+		all = let_rooms_do_chores(c);
 		pthread_mutex_lock(&c->lock);
 		while (n->n_later > 0 && !c->lost) {
 			struct wire_message m = n->later[--n->n_later];
@@ -213,6 +218,8 @@ static void do_chores_unlocking(share_client *c)
 		}
 	}
 	n->doing_chores = false;
+	if (!all)
+		rpc_leave_chore(c);
 }
 
 void rpc_do_chores(share_client *c)

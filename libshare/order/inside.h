@@ -64,7 +64,7 @@ struct peer_page {
 };
 
 /* Pages of the dead that GPUs know, where the driver may be called. */
-void peers_forget_dead(share_client *c);
+bool peers_forget_dead(share_client *c);
 /* @parked: those that GPUs know stay mapped as long as the process lives. */
 void peers_deinit(share_client *c, bool parked);
 

@@ -85,13 +85,14 @@ static struct peer_page *take_dropped_by_gpu(share_client *c)
 	return p;
 }
 
-void peers_forget_dead(share_client *c)
+bool peers_forget_dead(share_client *c)
 {
 	struct peer_page *p;
 
 	/* with a stream that stands still, the driver would wait for that */
 	while (parked_count(-1) == 0 && (p = take_dropped_by_gpu(c)))
 		peer_free(p);
+	return true;
 }
 
 static struct peer_page *find_peer(share_client *c, uint64_t id)

@@ -377,6 +377,49 @@ Test(gpu_adopt, messages_carry_it)
 	unmake(memory, SIZE);
 }
 
+static void acknowledges_behind_work_that_never_ends(struct child *self, void *data)
+{
+	share_client *c = child_connect("consumer");
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+	share_message m = SHARE_MESSAGE_INIT;
+	share_channel *rx;
+	void *stream;
+
+	(void)data;
+	gpu_use();
+	stream = gpu_stream();
+	o.pool = "adopted";
+	check_ok(share_channel_open(c, "channel", SHARE_CONSUMER, &o, &rx));
+	child_point(self, "ready");
+	check_ok(share_recv(rx, HARNESS_LIMIT_MS, stream, &m));
+	gpu_hold(stream, FIRST);
+	check_ok(share_ack(&m, stream));
+	child_point(self, "acknowledged");
+}
+
+/* Its fence is not reached when the channel is closed, and nobody allocates or releases later. */
+Test(gpu_adopt, what_a_consumer_had_comes_back_once_it_has_died)
+{
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+	struct child *consumer = child_start(acknowledges_behind_work_that_never_ends, NULL);
+	share_channel *tx;
+	char *memory;
+
+	child_wait(consumer, "ready");
+	gpu_use();
+	o.pool = "adopted";
+	check_ok(share_channel_open(gpu_client, "channel", SHARE_PRODUCER, &o, &tx));
+	memory = made(PIECE);
+	child_go(consumer);
+	check_ok(share_give(tx, adopted(memory, PIECE), NULL, 0, NULL));
+	child_wait(consumer, "acknowledged");
+	share_channel_close(tx);
+	settle(gpu_client, s.buffers == 1);
+	child_kill(consumer);
+	settle(gpu_client, s.buffers == 0);
+	unmake(memory, PIECE);
+}
+
 /* What the owner has enqueued on the memory comes before what others do. */
 Test(gpu_adopt, a_stream_orders_its_hand_over)
 {
