@@ -43,16 +43,16 @@ struct account {
 	uid_t uid;
 	const struct limits *limits;
 	uint64_t used[LIMIT_KINDS];
-	uint64_t gated; /* of LIMIT_BYTES */
+	uint64_t gated; /* bytes of those in LIMIT_BYTES */
 	struct accounts *all;
 	size_t fds_in_flight;
 	struct user_turns turns;
-	uint32_t lacks_memory; /* bits: what was refused last for the broker's memory */
+	uint32_t lacks_memory; /* bits: what was refused last for want of memory */
 	struct log_rate refusals[LIMIT_KINDS];
 };
 
 struct accounts {
-	LIST_HEAD(, account) list; /* one a user with something to its name, or in debt: few */
+	LIST_HEAD(, account) list; /* one for each user who has something, or is in debt: few */
 	const struct config *config;
 	size_t fds_in_flight, max_fds, max_fds_of_one;
 	uint64_t used[LIMIT_KINDS]; /* by all users, and what is nobody's: */
@@ -80,7 +80,8 @@ static void forget(struct account *a)
 	free(a);
 }
 
-/* A user who holds nothing, and owes others no time any more, is like one who was never here. */
+/* Forgets users who hold nothing, and owe others no time any more: such a user is like one who was
+ * never here. */
 static void forget_some(struct accounts *accounts)
 {
 	struct account *a, *next;
@@ -162,8 +163,8 @@ void account_unref(struct account *a)
 		forget(a);
 }
 
-/* A user who needs little is served all the same, as there may be less than there was, and many
- * who have the rest. */
+/* How much each user may have in any case. A user who needs little is served all the same, as there
+ * may be less than there was, and many who have the rest. */
 static uint64_t least_of(enum limit_kind resource, uint64_t total)
 {
 	return resource == LIMIT_MEMORY ? total / 64 : 0;
@@ -238,7 +239,7 @@ bool account_has_room(const struct account *a, enum limit_kind resource, uint64_
 bool account_bears(const struct account *a, enum limit_kind resource, uint64_t amount)
 {
 	uint64_t all = a->used[resource] + amount;
-	/* with what is beside its bytes */
+	/* the price of all, with what is beside its bytes */
 	uint64_t price = limit_is_size(resource) ? 2 * all : price_of(resource, all, 0);
 
 	return has_room(a, resource, amount, 0) &&
@@ -294,7 +295,7 @@ void account_subtract(struct account *a, enum limit_kind resource, uint64_t amou
 	account_return(a, resource, amount, 0);
 }
 
-/* It has less than its limit, as others have the rest. */
+/* Says that the user may have less than its limit, as others have the rest. */
 static void refuse_share(const struct account *a, enum limit_kind resource, const char *also,
 			 struct failure *failure)
 {

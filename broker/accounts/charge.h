@@ -20,8 +20,8 @@ struct charge {
 	uint64_t own : 17; /* what it takes of the broker beside its price: multiples of 16 bytes */
 };
 
-/* False, and nothing charged, when it would exceed the user's limit, or its price (price.h) what
- * the user may have of the broker's memory. */
+/* Charges an account. False, and nothing is charged, when it would exceed the user's limit, or its
+ * price (price.h) what the user may have of the broker's memory. */
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount);
 /* The same for a thing that has so many bytes of its own in the broker. */
 bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource,
@@ -32,14 +32,14 @@ void charge_change_own(struct charge *c, uint64_t own);
 bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
 			uint64_t amount, uint64_t own, uint64_t beyond);
 /* The same within the limit, but of any memory of the broker: for what ends a connection when it is
- * refused. Who asks account_bears() before bounds it. */
+ * refused. Whoever asks account_bears() before bounds it. */
 bool charge_take_unasked(struct charge *c, struct account *a, enum limit_kind resource,
 			 uint64_t amount, uint64_t own);
 void charge_return(struct charge *c);
-/* What it is for, of one that is kept in another form. @own: see charge_take_with(). */
+/* Says what a charge is for that is kept in another form. @own: see charge_take_with(). */
 void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount, uint64_t own);
-/* To somebody who keeps what it is for, and cannot be refused that any more: beyond its limit, if
- * it must be. */
+/* Moves it to somebody who keeps what it is for, and cannot be refused that any more: beyond the
+ * limit, if it must be. */
 void charge_move(struct charge *c, struct account *to);
 /* Splits off a part, which is returned by itself. */
 void charge_split(struct charge *c, uint64_t amount, struct charge *part);

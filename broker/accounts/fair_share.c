@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Knows numbers only. */
+/* This file knows numbers only. */
 
 #include "broker/accounts/fair_share.h"
 #include "base/mutation.h"
@@ -13,7 +13,7 @@ uint64_t fair_share_most(const struct fair_share *s, uint64_t mine)
 	if (s->users == 1)
 		return mine + left;
 	if (s->users == 0) {
-		/* who takes so much more has as much as is left then */
+		/* whoever takes so much more has as much then as is left */
 		most = MUTATION(take_the_rest) ? mine + left : (mine + left) / 2;
 		each = s->least;
 	} else {

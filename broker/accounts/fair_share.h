@@ -16,13 +16,13 @@
  */
 struct fair_share {
 	uint64_t total, used;
-	uint32_t users; /* those who want some of it; 0: whoever may come, */
-	uint64_t least; /* and each of these may have that, though nothing is left */
+	uint32_t users; /* those who want some of it; 0: it is not known who does, */
+	uint64_t least; /* and each user may have this, though nothing is left */
 };
 
 #define FAIR_SHARE_RESERVE(total) ((total) / 8)
 
-/* The most that one of them may have who has @mine, which is part of what is used. */
+/* Returns the most that a user may have who has @mine, which is part of what is used. */
 uint64_t fair_share_most(const struct fair_share *s, uint64_t mine);
 
 #endif

@@ -9,9 +9,9 @@
 
 struct account;
 
-/* account.c, for charges */
-/* With the price, and so much beyond the limit: false, and nothing has changed, if it has not that
- * much left. @own: see charge_take_with(). */
+/* These are in account.c, for charges. */
+/* Takes a resource with its price, up to @beyond above the limit. False, and nothing has changed,
+ * if there is not that much left. @own: see charge_take_with(). */
 bool account_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own,
 		  uint64_t beyond);
 void account_must_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own);

@@ -13,8 +13,8 @@
 #define LARGE      4096
 #define OF_RECORDS 32 /* what is beside these bytes in their record */
 
-/* Bytes lie in the memory of the broker and in the journal, whose entries have some sizes only; and
- * of large ones few have room in one of its chunks. */
+/* Returns what bytes take that lie in the memory of the broker and in the journal, whose entries
+ * have some sizes only; and of large ones few have room in one of its chunks. */
 static uint64_t twice(uint64_t bytes)
 {
 	return bytes + (bytes < LARGE ? bytes + bytes / 8 : journal_taken_by(bytes + OF_RECORDS));

@@ -14,34 +14,35 @@ struct account;
  * what goes with it. price_test finds out what is really allocated.
  */
 
-/* Of @amount of a resource; for @of_its_own bytes more that belong to the thing itself, which the
- * journal has once more. */
+/* Returns the price of @amount of a resource; @of_its_own bytes more belong to the thing itself,
+ * which the journal has once more. */
 uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own);
 
 /* A buffer has so many bytes of its own, which its memory is charged with as long as it is one. */
 #define PRICE_BUFFER_OWN 80u
-/* And a block that nobody holds, but work still runs on, beside its fences. */
+/* A block that nobody holds, but that work still runs on, has these, beside its fences. */
 #define PRICE_GATED_OWN 48u
-/* And a token or a wait that ends by itself. */
+/* A token or a wait that ends by itself has these. */
 #define PRICE_TIMER_OWN 72u
-/* And a segment of memory that a client had already: what it takes to close its descriptors. */
+/* A segment of memory that a client had already has these: what it takes to close its
+ * descriptors. */
 #define PRICE_ADOPTED_OWN 64u
 /* As many bytes of its own have this price. */
 #define OWN_OF_PRICE(price) ((price)*8 / 17)
-/* What is counted by nothing else. */
+/* The prices of what nothing else counts. */
 #define PRICE_TIMELINES   8800u /* the page and its record: they may outlive their client */
-#define PRICE_OPEN_POOL   200u  /* what a client has of it beside buffers included */
+#define PRICE_OPEN_POOL   200u  /* it includes what a client has of the pool beside buffers */
 #define PRICE_POSSESSION  24u   /* of a segment, by a client */
 #define PRICE_EVENT_LEASE 96u
-#define PRICE_CLAIM       160u /* of a consumer on a producer */
+#define PRICE_CLAIM       160u /* a consumer's on a producer */
 #define PRICE_ENTRY       128u /* a message that was taken over, for each consumer that has it */
 #define PRICE_INHERITED   72u  /* the same, whoever has it, and its place in a table */
 #define PRICE_ORPHAN      264u /* a message whose producer is gone, and its places in tables */
 
-/* An array by index for which a user pays as it grows: so that there is a place of this index, and
- * zeros in all that are new. 0 or -ENOMEM. */
+/* Grows an array for which a user pays, so that there is a place with this index, and zeros in all
+ * new ones. 0 or -ENOMEM. */
 int paid_grow(struct account *account, void **array, uint32_t *n, uint32_t index, size_t size);
-/* How many places it has then. */
+/* Returns how many places it has then. */
 uint32_t paid_room(uint32_t n, uint32_t index);
 
 #endif

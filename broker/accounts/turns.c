@@ -31,15 +31,16 @@
 #include "base/descriptor.h"
 #include "broker/accounts/turns.h"
 
-/* In most turns time on the wall says enough, and costs least to ask for. In long ones the broker
- * may have been kept off its core, so the time that it has run for limits what they have taken. */
+/* In most turns the time of the clock says enough, and it costs least to ask for. In long ones the
+ * broker may have been kept off its core, so the time that it has run limits what they have
+ * taken. */
 #define LONG_NS    50000
 #define MARK_TURNS 64
 /* Turns with none of the user's between, before the loop watches one itself. To begin and to end
  * that takes four system calls. */
 #define ALONE_TURNS 16
 
-/* For how long this thread has run. */
+/* Returns for how long this thread has run. */
 static uint64_t run_ns(void)
 {
 	struct timespec t;
@@ -116,8 +117,8 @@ void turns_share(struct turns *t, struct user_turns *u, uint64_t begun)
 
 static void serve_next(struct turns *t);
 
-/* All users that want something are asked before the broker serves one: what is made active now
- * comes after what is active already. */
+/* Notes that a user wants something. All such users are noted before the broker serves one, as what
+ * is made active now comes after what is active already. */
 static void want(struct user_turns *u)
 {
 	struct turns *t = u->turns;
@@ -156,7 +157,7 @@ static void set_events(const struct turn *turn, uint32_t events)
 	epoll_ctl(turn->user->epoll, EPOLL_CTL_MOD, turn->fd, &event);
 }
 
-/* The loop watches the turn that was served last. */
+/* Has the loop watch the turn that was served last. */
 static void set_apart(struct user_turns *u)
 {
 	struct turn *turn = u->last;
@@ -183,7 +184,7 @@ static void put_back(struct user_turns *u)
 	set_events(turn, turn->events);
 }
 
-/* Returns NULL if nothing has happened after all. */
+/* Returns the user's next turn; NULL if nothing has happened after all. */
 static struct turn *next_of(struct user_turns *u, uint32_t *events)
 {
 	bool alone = u->lone_is_ready && !u->others_are_ready;

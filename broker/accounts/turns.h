@@ -16,8 +16,8 @@ struct user_turns;
  * competes with is served at once, and nobody collects time by being quiet.
  */
 
-/* A descriptor of a user's on which something may have happened; embedded in what it is for. Zeroed
- * before it starts, and then not moved. */
+/* A descriptor of a user's on which something may have happened. It is embedded in what it is for,
+ * zeroed before it starts, and then not moved. */
 struct turn {
 	struct user_turns *user; /* NULL: it has not started, or has ended */
 	int fd;
@@ -25,18 +25,18 @@ struct turn {
 	void (*serve)(struct turn *turn, uint32_t events);
 };
 
-/* A user's part, embedded in its account. Zeroed at first. */
+/* A user's part, embedded in its account. It is zeroed at first. */
 struct user_turns {
 	struct turns *turns; /* NULL: nothing of the user's has ever started */
 	int epoll;
 	struct event *wants; /* NULL: nothing is started now */
 	uint64_t served_ns;  /* its virtual time: when its next turn begins, at the earliest */
-	/* Which of its turns was served last, and how often without another one of the user's in
+	/* Which of its turns was served last, and how often with no other one of the user's in
 	 * between. */
 	struct turn *last;
 	unsigned n_in_a_row;
-	/* The only one that wants something for a while: the loop watches its descriptor itself,
-	 * which saves two system calls of three. NULL: there is none. */
+	/* The only turn that has wanted something for a while: the loop watches its descriptor
+	 * itself, which saves two system calls of three. NULL: there is none. */
 	struct turn *lone;
 	struct event *lone_wants;
 	bool lone_is_ready, others_are_ready; /* as the loop has said since the last turn */
@@ -49,18 +49,18 @@ struct turns {
 	struct user_turns *next;
 	uint64_t now_ns;   /* the virtual time: when the last turn began; or more, after a pause */
 	uint64_t ended_ns; /* when the broker was last done with something, by the clock */
-	uint64_t begun_ns; /* when what it is at began */
+	uint64_t begun_ns; /* when what the broker is at began */
 	unsigned nested;
 	uint64_t marked_ns;     /* when it was last asked how long the broker has run for */
-	uint64_t since_mark_ns; /* what was counted since */
+	uint64_t since_mark_ns; /* what was counted since then */
 	unsigned since_mark;
 };
 
 int turns_init(struct turns *t, struct event_base *base); /* 0 or -ENOMEM */
-/* After all users are done. */
+/* Called after all users are done. */
 void turns_deinit(struct turns *t);
 
-/* After all turns of the user have ended. Others may start. */
+/* Called after all turns of the user have ended. Others may start then. */
 void user_turns_deinit(struct user_turns *u);
 /* Whether the user has had more of the broker's time than others who ask now, and is to wait for
  * them. */
@@ -69,16 +69,17 @@ bool user_turns_in_debt(const struct user_turns *u);
 /* When one of @events (EPOLLIN, EPOLLOUT) is there on @fd, or it was hung up, @turn is served in
  * its turn; as long as that lasts, again. 0 or negative errno. */
 int turn_start(struct turns *t, struct user_turns *u, struct turn *turn, int fd, uint32_t events);
-/* Waits for these events from now on; 0: only for a hang-up. Takes no memory. */
+/* Has the turn wait for these events from now on; 0: only for a hang-up. It takes no memory. */
 void turn_await(struct turn *turn, uint32_t events);
-/* Before the descriptor is closed. May have ended already. */
+/* Ends a turn, before its descriptor is closed. It may have ended already. */
 void turn_end(struct turn *turn);
 
 /* What is done for a user beside its turns is counted as well, between these two calls; also
  * within the turn of another user. @u: NULL for nobody. */
 uint64_t turns_begin(struct turns *t);
 void turns_count(struct turns *t, struct user_turns *u, uint64_t begun);
-/* When what the broker is at began, by clock_ns(), without another look at the clock; or now. */
+/* Returns when what the broker is at began, by clock_ns(), without another look at the clock; or
+ * now. */
 uint64_t turns_begun(const struct turns *t);
 
 /* What is done in another's turn, which pays for it, is paid for by @u as well: from @begun
