@@ -65,7 +65,7 @@ bool access_lets_several_write(const struct access_list *list, uid_t own)
 	return n > 1;
 }
 
-/* No principal is twice in a list. */
+/* No principal is twice in a list, so it suffices to count equal entries. */
 bool access_list_equal(const struct access_list *a, const struct access_list *b)
 {
 	size_t same = 0;

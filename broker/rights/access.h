@@ -8,8 +8,8 @@
 
 #include "broker/rights/principal.h"
 
-/** What somebody may do with a pool, as bits. ACCESS_READ and ACCESS_WRITE are enum share_access's.
- */
+/** What somebody may do with a pool, in bits. ACCESS_READ and ACCESS_WRITE are those of
+ * share_access. */
 enum access_mode {
 	ACCESS_READ = 1 << 0,
 	ACCESS_WRITE = 1 << 1,
@@ -34,7 +34,8 @@ struct access_list {
  * how a pool's owner gets ACCESS_ALL. Returns 0 or -ENOMEM. */
 int access_grant(struct access_list *list, struct principal who, unsigned mode);
 
-/** What the peer may do: all that its matching entries allow together, 0 if there are none. */
+/** Returns what the peer may do: all that its matching entries allow together, 0 if there are
+ * none. */
 unsigned access_check(const struct access_list *list, uid_t uid, const gid_t *groups,
 		      size_t n_groups);
 
@@ -49,13 +50,13 @@ bool access_list_equal(const struct access_list *a, const struct access_list *b)
  * what does not fit becomes "...". @size must be at least 8. Returns @out. */
 char *access_format(const struct access_list *list, char *out, size_t size);
 
-/** As in the file: "ro", "rw", "manage"; "nothing" for 0. Static storage. */
+/** Returns what the file calls it: "ro", "rw", "manage"; "nothing" for 0. Static storage. */
 const char *access_mode_name(unsigned mode);
-/** The reverse; 0: it is none. */
+/** Returns the mode of this name; 0: there is none. */
 unsigned access_mode_named(const char *name);
 
-/** Returns 0 or -ENOMEM. @out is written on success only (what it held is not freed), for
- * access_list_deinit(). */
+/** Copies a list. Returns 0 or -ENOMEM. @out is written on success only (what it held is not
+ * freed), for access_list_deinit(). */
 int access_list_copy(struct access_list *out, const struct access_list *from);
 
 /** Frees the entries and leaves an empty list. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Whose names are. A name is had by who comes first, be it of a buffer, a pool or a channel: a
+ * Whose names are. A name belongs to whoever comes first, be it of a buffer, a pool or a channel: a
  * stranger who publishes "frames/left" before the camera does keeps it from the camera, and is
  * believed by all who look it up. So the configuration can give names away by their beginning: to
  * some for using what is called so, to some for publishing, to some for making pools and channels,
@@ -28,7 +28,8 @@ static bool begins_with(const void *name, size_t size, const char *prefix, size_
 	return n <= size && memcmp(name, prefix, n) == 0;
 }
 
-/* "uid/1000/": as the number is written, so that no user has two of them. */
+/* Whether a name begins with this user's own prefix, "uid/1000/". Only the number as it is normally
+ * written counts, so that no user has two prefixes. */
 static bool is_own(const char *name, size_t size, uid_t uid)
 {
 	char own[24];
@@ -37,7 +38,8 @@ static bool is_own(const char *name, size_t size, uid_t uid)
 	return begins_with(name, size, own, (size_t)n);
 }
 
-/* "uid/1000/anything", whoever that is. 0: it is nobody's. */
+/* Returns how long the prefix of a name is that is some user's own, as in "uid/1000/anything". 0:
+ * it is nobody's. */
 static size_t users_prefix(const char *name, size_t size)
 {
 	size_t n = 4;
@@ -55,7 +57,8 @@ static bool has(const struct name_owner *o, enum name_right right, uid_t uid, co
 	return principal_match(&o->lists[right], uid, groups, n_groups);
 }
 
-/* What the list says, and that nobody may make what they could not use then. */
+/* Whether the entry allows this: its list says so, or lets the user do something that would be of
+ * no use without it. */
 static bool entry_allows(const struct name_owner *o, enum name_right right, uid_t uid,
 			 const gid_t *groups, size_t n_groups)
 {

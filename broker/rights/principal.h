@@ -12,7 +12,7 @@ enum principal_type {
 	PRINCIPAL_GROUP,
 };
 
-/** Who. */
+/** Who is meant: everyone, a user or a group. */
 struct principal {
 	enum principal_type type;
 	id_t id; /* a uid or a gid; 0 for everyone */
@@ -24,7 +24,7 @@ struct principal_list {
 	size_t n_entries;
 };
 
-/* Peers: @uid and all their @groups, the primary one included. */
+/* A peer is its @uid and all its @groups, the primary one included. */
 
 bool principal_equal(struct principal a, struct principal b);
 

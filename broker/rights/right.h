@@ -25,7 +25,7 @@ enum access_right {
 	RIGHT_MANAGE,  /* to end it, whoever made it */
 };
 
-/* To use memory in this mode, of enum share_access. */
+/* Returns the right that it takes to use memory in this mode, of enum share_access. */
 enum access_right access_right_of(unsigned mode);
 
 /* What somebody wants it of. */
@@ -39,7 +39,7 @@ enum access_kind {
 
 struct access_object {
 	enum access_kind kind;
-	const void *name; /* of a pool, a name, a channel. NULL: whichever */
+	const void *name; /* the name of a pool, a name, or a channel; NULL: any */
 	size_t size;
 	bool is_owned; /* it exists, and was made by the owner that follows */
 	uid_t owner;
