@@ -120,7 +120,7 @@ void client_end_timelines(struct client *c)
 
 	if (!c->order->timelines || c->order->timelines->dead)
 		return;
-	/* first, as a broker that finds the page dead does nothing more about it */
+	/* this comes first, as a broker that finds the page dead does nothing more about it */
 	if (!c->requests.goodbye)
 		order_page_died(b->order, c->order->timelines->id);
 	timelines_kill(c->order->timelines, c->requests.goodbye);

@@ -189,8 +189,8 @@ bool timelines_look(struct timelines *t)
 
 void timelines_kill(struct timelines *t, bool finished)
 {
-	/* another broker may have begun with this, and died: what is poison already was seen then
-	 */
+	/* another broker may have begun with this, and died: what is poison already was seen
+	 * then */
 	for (uint32_t i = 1; (finished || MUTATION(trust_the_dying)) && i < TIMELINE_SLOTS; i++)
 		if (timeline_value(t->page, i) < TIMELINE_POISON)
 			t->last[i] = timeline_value(t->page, i);
@@ -209,16 +209,17 @@ void timelines_kill(struct timelines *t, bool finished)
 	t->stat = fd_close(t->stat);
 }
 
-/* A GPU says that it is reached: is that so? Pending, when its owner may be on its way out. */
+/* Returns whether a fence is reached of which a GPU says so. It is pending when its owner may be on
+ * its way out. */
 static enum timeline_state believe(struct timelines *t, uint32_t slot, uint64_t value)
 {
 	uint64_t now;
 
 	if ((int64_t)(t->last[slot] - value) >= 0)
 		return TIMELINE_REACHED;
-	/* all of it at once: many may be behind what one look can tell of. What it says is read
-	 * before its process is looked at, and cannot have been less than this: it was reached
-	 * already */
+	/* All is noted at once, as many fences may be behind what one look can tell of. The value
+	 * is read before the process is looked at; it cannot be less than this one, which was
+	 * reached already. */
 	now = timeline_value(t->page, slot);
 	if (process_state(t->pidfd, &t->stat) != PROCESS_RUNS)
 		return TIMELINE_PENDING;

@@ -24,7 +24,8 @@ struct fence_set {
 	struct entry entries[];
 };
 
-/* Whoever gives memory back behind its work is not refused for the memory of the broker. */
+/* Charges an entry. Whoever gives memory back behind its work is not refused for the memory of the
+ * broker. */
 static void pay(struct entry *e)
 {
 	struct charge charge = {.account = NULL};
@@ -48,12 +49,12 @@ static bool is_pending(const struct entry *e)
 	return fence_query(&e->fence) == TIMELINE_PENDING;
 }
 
-/* The set of all blocks that have lost theirs. */
+/* The set of all blocks that have lost their own. */
 static struct fence_set lost;
 
 /*
- * For when memory is short: a set that is lost keeps its block out of use until there is no client
- * any more, which is long for a moment without memory.
+ * Sets for when memory is short. A set that is lost keeps its block out of use until there is no
+ * client any more, which is long for a moment without memory.
  */
 #define RESERVE      64 /* sets */
 #define RESERVE_ROOM 16 /* fences in each */
@@ -150,7 +151,7 @@ static void append_pending(struct fence_set *to, struct fence_set *from)
 	}
 }
 
-/* By timeline. */
+/* Compares fences by timeline. */
 static int compare_places(const struct fence *a, const struct fence *b)
 {
 	if (a->timelines != b->timelines)
@@ -158,7 +159,7 @@ static int compare_places(const struct fence *a, const struct fence *b)
 	return a->slot == b->slot ? 0 : a->slot < b->slot ? -1 : 1;
 }
 
-/* In the order of timelines, and on one timeline the fence that is reached last comes first. */
+/* Compares entries by timeline; on one timeline the fence that is reached last comes first. */
 static int compare(const void *left, const void *right)
 {
 	const struct fence *a = &((const struct entry *)left)->fence;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Which timeline pages had owners that have died, which the journal says in a ring, and how far the
- * GPUs of those get that live.
+ * Which timeline pages had owners that have died, which the journal has in a ring; and how far the
+ * GPUs of clients get that live.
  */
 
 #include "broker/order/order.h"
@@ -38,7 +38,8 @@ int order_check_died(const struct order *o)
 {
 	const struct died_pages *d = o->died;
 
-	/* who was killed between the two has written a page, and has not counted it */
+	/* a broker that was killed between the two steps has written a page, and has not counted
+	 * it */
 	for (size_t i = 0; i < N_DIED_PAGES; i++)
 		if (d->pages[i] > o->last_page || (i < d->n && d->pages[i] == 0) ||
 		    (i > d->n && d->pages[i] != 0))

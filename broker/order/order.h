@@ -29,8 +29,8 @@ struct order {
 	uint64_t last_page;
 	struct died_pages *died;
 	uint32_t died_record;
-	struct event *gpu_watch; /* while GPUs are to signal fences that we know of */
-	/* Only while this broker takes over what another one had. */
+	struct event *gpu_watch; /* it runs while GPUs are to signal fences that we know of */
+	/* Used only while this broker takes over what another one had. */
 	struct {
 		struct restored pages, by_client;
 	} restored;
@@ -39,16 +39,16 @@ struct order {
 int order_init(struct broker *b); /* 0 or negative errno */
 void order_deinit(struct broker *b);
 
-/* A client's GPU will signal a fence: take note of how far it gets, as long as its process lives.
- */
+/* Has the broker take note of how far a client's GPU gets, which will signal a fence, as long as
+ * the client's process lives. */
 void order_watch_gpus(struct broker *b);
 
-/* What became of the owner of a page that is gone: OWNER_UNKNOWN if it is too long ago, or if there
- * never was one. */
+/* Returns what became of the owner of a page that is gone: OWNER_UNKNOWN if it is too long ago, or
+ * if there never was one. */
 enum page_owner { OWNER_UNKNOWN, OWNER_DIED, OWNER_FINISHED };
 enum page_owner order_page_owner(const struct order *o, uint64_t page);
 
-/* What a client has of it: its own timelines, and what it was sent of others'. */
+/* What a client has of the order: its own timelines, and what it was sent of others'. */
 struct client_order {
 	struct timelines *timelines; /* NULL before it has greeted */
 	uint8_t *pages; /* whether it has the timeline page of the client in this slot */
@@ -63,7 +63,8 @@ int client_order_restore(struct client *c);
 bool client_has_page(const struct client *c, uint32_t slot);
 int client_reserve_page(struct client *c, uint32_t slot); /* 0 or -ENOMEM */
 void client_set_page(struct client *c, uint32_t slot);    /* after reserving */
-/* The client is told of a fence on that page, so it may ask for the page. False without memory. */
+/* Notes that the client is told of a fence on that page, so it may ask for the page. False without
+ * memory. */
 bool client_let_ask(struct client *c, uint32_t slot);
 /* Whether the client was sent that page, or may ask for it. */
 bool client_knows_page(const struct client *c, uint32_t slot);
@@ -73,8 +74,8 @@ void client_forget_page(struct client *c);
 /* Releases whoever waits for the client, as its process can signal no more. */
 void client_end_timelines(struct client *c);
 
-/* A fence on one of the client's own timelines; NULL timelines when @timeline is 0. False when
- * answered. */
+/* Makes a fence on one of the client's own timelines; its timelines are NULL when @timeline is 0.
+ * False when answered. */
 bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct fence *out);
 
 #endif

@@ -75,7 +75,7 @@ int timelines_restored(struct broker *b)
 	for (size_t i = 0; i < o->restored.pages.n; i++) {
 		struct timelines *t = o->restored.pages.all[i].object;
 
-		/* one that was not ready has nothing that has fences */
+		/* a client that was not ready has nothing that has fences */
 		if (t->refs > 1 && !t->dead && t->pidfd < 0)
 			r = -EBADMSG;
 		timelines_unref(t);
@@ -99,7 +99,8 @@ int client_order_restore(struct client *c)
 	return 0;
 }
 
-/* Of a page that is no more all was reached, or its memory would not have been given up. */
+/* Makes a fence of its record. Of a page that is gone all was reached, or its memory would not have
+ * been given up. */
 struct fence fence_of_record(struct broker *b, const struct fence_record *r)
 {
 	struct timelines *t = r->page ? timelines_find(b, r->page) : NULL;

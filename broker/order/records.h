@@ -15,21 +15,22 @@ struct order;
 struct record;
 struct timelines;
 
-/* What the next broker has to know of a page: as soon as it is written. */
+/* What the next broker has to know of a page. It counts as soon as it is written. */
 struct timelines_record {
 	uint64_t id;
-	uint64_t client; /* identifier */
-	uint32_t fd;     /* as the keeper has it */
+	uint64_t client; /* the client's identifier */
+	uint32_t fd;     /* the keeper's number of it */
 	uint32_t uid;
 	uint32_t dead;
 	uint32_t known; /* to others than its owner: they may sleep on it, and remember its slot */
 	uint64_t last[TIMELINE_SLOTS];
 };
 
-/* From their record; without a client and its pidfd, until they are given to one. */
+/* Makes timelines from their record, without a client and its pidfd, until they are given to
+ * one. */
 int timelines_again(struct journal *journal, uint32_t record, struct accounts *accounts,
 		    struct timelines **out);
-/* The keeper has the page from now on. */
+/* Notes that the keeper has the page from now on. */
 void timelines_kept(struct timelines *t);
 /* A fence as records have it (journal/record.h). Zeros: reached, and there is none. */
 struct fence_record {
@@ -44,11 +45,11 @@ struct fence fence_of_record(struct broker *b, const struct fence_record *r);
 /* The owner of this timeline page has died, and has not said goodbye before. */
 void order_page_died(struct order *o, uint64_t page);
 
-/* A broker that comes after another one. 0 or negative errno. */
+/* For a broker that comes after another one. 0 or negative errno. */
 int order_check_died(const struct order *o);
 int timelines_restore(struct broker *b);
 struct timelines *timelines_find(struct broker *b, uint64_t page); /* borrowed */
-/* All that has fences has been read. */
+/* Called when all that has fences has been read. 0 or negative errno. */
 int timelines_restored(struct broker *b);
 
 #endif
