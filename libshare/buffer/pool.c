@@ -348,3 +348,17 @@ int share_pool_ordinal(const share_pool *handle)
 		return -1;
 	return ordinal;
 }
+
+int share_pool_has(const share_pool *handle, const share_buffer *b)
+{
+	HAZARDS;
+	const share_pool *p;
+	void *found = NULL;
+	share_buffer *in = NULL;
+	int r = hazard_find(handle, HANDLE_POOL, &found);
+
+	if (r == 0)
+		r = buffer_find(b, &in);
+	p = found;
+	return r != 0 ? r : in->client == p->client && in->segment->pool == p->id;
+}

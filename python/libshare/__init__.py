@@ -82,7 +82,7 @@ _core._set_up(
     _json.loads,
 )
 
-from . import _array, _channel, _pickle  # noqa: E402
+from . import _array, _channel, _device, _pickle  # noqa: E402
 from ._client import Name, adopt, connect  # noqa: E402
 from ._find import array_of  # noqa: E402
 from ._pickle import client_of, set_pickle_timeout, set_pickle_uses  # noqa: E402

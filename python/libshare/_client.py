@@ -28,6 +28,8 @@ _HOST_FENCES, _NEVER_BLOCK = 1, 2
 _open_members: weakref.WeakSet[Any] = weakref.WeakSet()
 _open_streams: weakref.WeakSet[HostStream] = weakref.WeakSet()
 _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+# By id(): the list of all is had in one step, whatever other threads open meanwhile.
+_open_pools: weakref.WeakValueDictionary[int, Pool] = weakref.WeakValueDictionary()
 
 
 def _close_all() -> None:
@@ -37,6 +39,12 @@ def _close_all() -> None:
 
 
 atexit.register(_close_all)
+
+
+def open_pools(client: Client) -> list[Pool]:
+    """The pools that this process has opened with the client and not closed."""
+    pools = [ref() for ref in _open_pools.valuerefs()]
+    return [pool for pool in pools if pool is not None and pool.client is client and not pool.closed]
 
 
 def connect(
@@ -139,7 +147,7 @@ class _Client:
             raise ValueError(f"reuse is 'gate', 'clean' or 'scrub', not {reuse!r}")
         if huge_pages not in _HUGE_PAGES:
             raise ValueError(f"huge_pages is 'system', 'advise' or 'require', not {huge_pages!r}")
-        return Pool(
+        pool = Pool(
             self,
             name_of("pool", name),
             create is False,
@@ -158,6 +166,8 @@ class _Client:
             _HUGE_PAGES[huge_pages],
             _numa_of(numa),
         )
+        _open_pools[id(pool)] = pool
+        return pool
 
     def lookup_dict(self, name: str, *, timeout: float | None = None) -> dict[str, Array]:
         """What Pool.publish() has published of a dict: a dict of Arrays of one version, read-only and in
@@ -312,8 +322,8 @@ class _Pool:
         return array
 
     def array(self, source: Any, dtype: Any = None, **options: Any) -> Array:
-        """A copy of source, which has the buffer protocol (NumPy's arrays have) or is an Array, with
-        its shape; in C order. What lies on a GPU is copied by its framework, into empty().
+        """A copy of source, which has the buffer protocol (NumPy's arrays have) or is an Array, as of
+        Array.to(), with its shape; in C order. What else lies on a GPU is copied by its framework, into empty().
 
         dtype: of the source; nothing is converted. To be named where the source has the bits of a
         dtype that NumPy has not (uint16 for bfloat16). Bytes that are something else: view() the copy.
@@ -325,12 +335,25 @@ class _Pool:
         if isinstance(source, Array):
             if dtype is not None and code(dtype) != code(source.dtype):
                 raise TypeError(f"the source is of {source.dtype}, not {dtype}: view() it")
+            if source.on_gpu:
+                return self._array_of_gpu(source, options)
+            source._wait()
             copy = self.empty(source.shape, source.dtype, **options)
-            content: Any = source.tobytes() if source.on_gpu else source
+            content: Any = source
         else:
             content, name = memory_of(source, named=dtype is not None)
             copy = self.empty(content.shape, dtype if dtype is not None else name, **options)
         copy.copy_from(content, *([options["stream"]] if "stream" in options else []))
+        return copy
+
+    def _array_of_gpu(self, source: Array, options: dict[str, Any]) -> Array:
+        if not source.contiguous:
+            raise ValueError("an Array of a GPU that is not contiguous is copied by a framework: libshare.torch.to_pool() of "
+                             "a tensor of it, or into Pool.empty()")
+        # to the host, the copy is on a stream of the GPU that it comes from
+        stream = {} if self.on_gpu or "stream" not in options else {"stream": options.pop("stream")}
+        copy = self.empty(source.shape, source.dtype, **options)
+        source._copy_to(copy, **stream)
         return copy
 
     def adopt(self, source: Any, dtype: Any = None, **stream: Any) -> Array:

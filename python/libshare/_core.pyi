@@ -11,6 +11,7 @@ from typing_extensions import Buffer, Self
 class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
+Device: TypeAlias = str | int | tuple[int, int] | Any
 Kind: TypeAlias = Literal["auto", "host", "vmm", "mempool", "adopted"]
 Mode: TypeAlias = Literal["r", "rw"]
 Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
@@ -270,8 +271,8 @@ class Pool(_Closes):
     def array(
         self, source: Any, dtype: Any = None, *, alignment: int = 0, stream: Stream = ...
     ) -> Array:
-        """A copy of source, which has the buffer protocol (NumPy's arrays have) or is an Array, with
-        its shape; in C order. What lies on a GPU is copied by its framework, into empty().
+        """A copy of source, which has the buffer protocol (NumPy's arrays have) or is an Array, as of
+        Array.to(), with its shape; in C order. What else lies on a GPU is copied by its framework, into empty().
 
         dtype: of the source; nothing is converted. To be named where the source has the bits of a
         dtype that NumPy has not (uint16 for bfloat16). Bytes that are something else: view() the copy.
@@ -515,6 +516,25 @@ class Array(Buffer):
         ValueError: an element would lie outside."""
     def tobytes(self, stream: Stream = ...) -> bytes:
         """Its bytes, of memory of every kind, copied behind what is enqueued on the stream; waits for it."""
+    def to(self, device: Pool | Device, *, copy: bool = False, stream: Stream = ...) -> Array:
+        """The same content in a pool or on a device: this Array itself, if it is there already and copy is
+        False; else a copy with its shape and dtype, in C order, for reading and writing.
+
+        device: a Pool, of whatever connection, which is the copy's then; or "cpu", "cuda", "cuda:1", the number of a
+        GPU, a torch.device, or what ``__dlpack_device__()`` answers. On its own device a copy is in the Array's own pool; on
+        another one in the only pool of it that this process has open by the Array's client and may allocate from.
+        "cuda": the GPU that is current in torch or CuPy, or any, where neither uses one.
+
+        The copy comes after the work on the Array: on the stream that it was acquired on, on those of record_stream(), and on
+        a framework's current stream of its GPU. What is enqueued on the first and the last from now on comes after the
+        copy. From GPU to GPU it is enqueued, and the call waits for nothing, but where one cannot reach the other, and
+        between their default streams. All other copies are done when the call returns, and ^C ends the wait for the
+        HostStreams of an Array of host memory. stream: of the GPU that is copied to, as of Pool.empty(), or that is copied
+        from, if that is to the host. It may be called in any thread (``await asyncio.to_thread(a.to, pool)``); what is
+        current in a framework is so in its thread.
+
+        ValueError: that is no device; no pool of it is open, or several; an Array of a GPU that is not contiguous.
+        OutOfMemoryError, DeniedError, QuotaExceededError, DeviceError. NotSupportedError: the pool is of kind "adopted"."""
     def copy_from(self, source: Buffer, stream: Stream = ...) -> None:
         """Copies what has the buffer protocol, and as many bytes, into memory of every kind, behind what is
         enqueued on the stream; waits for it. The source is of the same dtype and shape, or bytes

@@ -109,12 +109,15 @@ class _Array:
 
     def __copy__(self) -> Array:
         """Memory of its own in the same pool, in C order: Pool.array()."""
+        return self._copied()
+
+    def _copied(self, **stream: Any) -> Array:
         segment = hex(self.info()["segment"])
         row = next((row for row in self.client.inspect("segments") if row["segment"] == segment), None)
         if row is None:
             raise TypeError("the pool of this Array cannot be told: Pool.array(a) makes a copy in another")
         with self.client.pool(row["pool"], create=False) as pool:
-            return pool.array(self)
+            return pool.array(self, **stream)
 
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()

@@ -50,6 +50,15 @@ def _of_cupy(ordinal: int) -> object | None:
     return stream if stream.ptr else 0
 
 
+def current_gpu() -> int:
+    """Which GPU is current in torch or CuPy; -1: neither is used with a GPU."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        return cuda.current_device()
+    runtime = getattr(getattr(sys.modules.get("cupy"), "cuda", None), "runtime", None)
+    return runtime.getDevice() if runtime is not None else -1
+
+
 def current(ordinal: int) -> object | None:
     """A CUstream, or None when no framework has one. ordinal: of the device, -1: the current one.
 

@@ -35,6 +35,13 @@ class Driver:
         assert self.lib.cuLaunchHostFunc(ctypes.c_void_p(stream), function, None) == 0
         return go
 
+    def fill(self, stream, array, value):
+        """Enqueues that all bytes of the Array become this."""
+        assert self.lib.cuCtxPushCurrent_v2(self.context) == 0
+        assert self.lib.cuMemsetD8Async(ctypes.c_uint64(array.ptr), ctypes.c_ubyte(value), ctypes.c_size_t(array.nbytes),
+                                        ctypes.c_void_p(stream)) == 0
+        assert self.lib.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p())) == 0
+
     def idle(self, stream):
         answer = self.lib.cuStreamQuery(ctypes.c_void_p(stream))
         assert answer in (0, 600)

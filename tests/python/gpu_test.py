@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Memory of a GPU, over the stand-in for the driver: what the host cannot touch is copied."""
 
+import copy
 import gc
 import os
 import subprocess
@@ -42,6 +43,25 @@ def test_copies_go_there_and_back(client, pool):
     assert pool.zeros(5).tobytes() == bytes(40)
     assert pool.array(a[:, 3][::2].reshape(-1) if a[:, 3][::2].contiguous else a[3]).tobytes() == x[3].tobytes()
     client.unpublish("g")
+
+
+def test_copies_to_pools_of_the_same_gpu_are_enqueued(client, pool):
+    driver, x = Driver(), bytes(range(100))
+    stream = driver.stream()
+    a = pool.array(x, stream=stream)
+    with client.pool("second", kind="mempool" if pool.kind == "vmm" else "vmm", limit="64MiB") as second:
+        go = driver.hold(stream)
+        driver.fill(stream, a, 3)
+        copies = [a.to(second, stream=driver.stream()), a.to("cuda", copy=True, stream=stream),
+                  pool.array(a, stream=stream), second.array(a[10:], stream=stream)]
+        assert not go.is_set() and a.to(pool) is a and second._has(copies[0]) and pool._has(copies[1])
+        go.set()
+        assert [set(b.tobytes()) for b in copies] == [{3}] * 4 and [b.nbytes for b in copies] == [100, 100, 100, 90]
+        assert set(copy.copy(a).tobytes()) == {3}
+        with client.host_stream() as host:
+            assert set(a.to(second, stream=host).tobytes()) == {3}
+    del a, copies
+    driver.end()
 
 
 def test_a_stream_that_nobody_named_lives_as_long_as_what_is_on_it(pool, monkeypatch):

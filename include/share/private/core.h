@@ -36,6 +36,15 @@ int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out);
  */
 int share_pool_ordinal(const share_pool *p);
 
+/**
+ * Whether a buffer lies in a pool, as the pool's own connection has it.
+ *
+ * @param p  the pool
+ * @param b  the buffer
+ * @return 1: it does; 0: it does not, or is another connection's; or a negative error
+ */
+int share_pool_has(const share_pool *p, const share_buffer *b);
+
 /** What ends waits by a connection early. It stays as long as anything that was had by it. */
 typedef struct share_waits share_waits;
 

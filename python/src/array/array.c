@@ -263,16 +263,29 @@ void array_begin_on(struct array *a, struct stream to)
 	Py_XDECREF(before);
 }
 
-/* Called without the GIL. */
-static int order(share_client *c, int ordinal, void *before, void *after)
+int place_order(share_client *c, struct place before, struct place after)
 {
 	share_fence fence;
 	int r;
 
-	if (before == after)
+	if (before.stream == after.stream && before.ordinal == after.ordinal)
 		return 0;
-	r = share_fence_record(c, ordinal, before, &fence);
-	return r != 0 ? r : share_fence_wait(c, &fence, ordinal, after);
+	r = share_fence_record(c, before.ordinal, before.stream, &fence);
+	return r != 0 ? r : share_fence_wait(c, &fence, after.ordinal, after.stream);
+}
+
+int array_order_at(struct array *a, struct place after)
+{
+	share_client *c = a->client->handle.p; /* the array is a user of this handle */
+	struct place before = {array_ordinal(a), a->stream};
+	int r;
+
+	UNLOCKED(r = place_order(c, before, after));
+	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next) {
+		before.stream = also->stream;
+		UNLOCKED(r = place_order(c, before, after));
+	}
+	return r;
 }
 
 bool array_order(struct array *a, void *stream)
@@ -284,17 +297,9 @@ bool array_order(struct array *a, void *stream)
 
 bool array_order_any(struct array *a, void *stream)
 {
-	share_client *c;
-	int r = 0, ordinal;
-
 	if (!array_enter(a))
 		return false;
-	c = a->client->handle.p; /* the array is a user of this handle */
-	ordinal = array_ordinal(a);
-	UNLOCKED(r = order(c, ordinal, a->stream, stream));
-	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
-		r = order(c, ordinal, also->stream, stream);
-	return array_leave(a, r);
+	return array_leave(a, array_order_at(a, (struct place){array_ordinal(a), stream}));
 }
 
 bool array_move_to_current(struct array *a)
@@ -311,11 +316,12 @@ bool array_move_to_current(struct array *a)
 
 bool array_follow(struct array *a, void *stream)
 {
+	struct place before = {array_ordinal(a), stream}, after = {before.ordinal, a->stream};
 	int r = 0;
 
 	if (!array_enter(a))
 		return false;
-	UNLOCKED(r = order(a->client->handle.p, array_ordinal(a), stream, a->stream));
+	UNLOCKED(r = place_order(a->client->handle.p, before, after));
 	return array_leave(a, r);
 }
 
@@ -416,7 +422,8 @@ bool array_ready(PyObject *module)
 	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct array, weak), READONLY, NULL},
 	    {NULL, 0, 0, 0, NULL},
 	};
-	PyMethodDef *const more[] = {array_view_methods, array_share_methods, array_copy_methods};
+	PyMethodDef *const more[] = {array_view_methods, array_share_methods, array_copy_methods,
+				     array_to_methods};
 	size_t n = 5;
 
 	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)

@@ -16,12 +16,24 @@ bool release_at_once(share_buffer *b);
  * element. */
 struct array *array_derive(struct array *of, const share_tensor *t);
 
+/* A stream, and the GPU that it is of: each has its own default streams. -1: of host memory. */
+struct place {
+	int ordinal;
+	void *stream;
+};
+/* What is enqueued at @after from now on comes after what was at @before. Called without the GIL.
+ */
+int place_order(share_client *c, struct place before, struct place after);
+/* The same after all work on the array so far, which is in use. With the GIL. */
+int array_order_at(struct array *a, struct place after);
+
 bool array_is_contiguous(const struct array *a);
 int64_t array_items(const struct array *a);
 int64_t array_bytes(const struct array *a);
 
 extern PyGetSetDef array_getters[];
-extern PyMethodDef array_view_methods[], array_share_methods[], array_copy_methods[];
+extern PyMethodDef array_view_methods[], array_share_methods[], array_copy_methods[],
+    array_to_methods[];
 PyObject *array_subscript(PyObject *self, PyObject *key);
 int array_get_buffer(PyObject *self, Py_buffer *out, int flags);
 void array_release_buffer(PyObject *self, Py_buffer *b);

@@ -274,6 +274,25 @@ static PyObject *get_on_gpu(PyObject *o, void *ignored)
 	return PyBool_FromLong(((struct pool *)o)->on_gpu);
 }
 
+/* Whether the Array lies in this pool, and is of its client. */
+static PyObject *has(PyObject *o, PyObject *given)
+{
+	struct pool *self = (struct pool *)o;
+	share_buffer *b;
+	share_pool *p;
+	int r;
+
+	if (!array_check(given) || !(p = handle_enter(&self->handle)))
+		return NULL;
+	b = array_enter((struct array *)given);
+	r = b ? share_pool_has(p, b) : 0;
+	if (b)
+		array_leave((struct array *)given, 0);
+	if (!handle_leave(&self->handle, r < 0 ? r : 0) || !b)
+		return NULL;
+	return PyBool_FromLong(r);
+}
+
 bool pool_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
@@ -283,6 +302,7 @@ bool pool_ready(PyObject *module)
 	    {"alloc", METHOD(alloc), METH_FASTCALL | METH_KEYWORDS, alloc_doc},
 	    {"empty", METHOD(empty), METH_FASTCALL | METH_KEYWORDS, empty_doc},
 	    {"_adopt", pool_adopt, METH_VARARGS, NULL},
+	    {"_has", has, METH_O, NULL},
 	    {"set_cache", set_cache, METH_O, cache_doc},
 	    {"info", get_info, METH_NOARGS, info_doc},
 	    {"stats", stats, METH_NOARGS, stats_doc},

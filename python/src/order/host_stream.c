@@ -48,6 +48,11 @@ static void give_up(void *p)
 		pthread_detach(thread);
 }
 
+bool host_stream_is_here(const void *p)
+{
+	return p == runs_on;
+}
+
 void *host_stream_of(PyObject *o)
 {
 	struct object *self = (struct object *)o;

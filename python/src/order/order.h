@@ -25,6 +25,8 @@ PyObject *stream_owner(void *p, int ordinal);
 void stream_drop(void *owner);
 /* Returns the stream of a HostStream, or NULL with an exception. */
 void *host_stream_of(PyObject *o);
+/* Whether the calling thread is that of the HostStream @p. */
+bool host_stream_is_here(const void *p);
 
 /* fence.c: functions of the module. */
 PyObject *fence_record(PyObject *module, PyObject *args);
