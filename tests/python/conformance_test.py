@@ -71,6 +71,14 @@ def test_a_tensor_goes_with_a_name(client, pool, other):
     client.unpublish("name")
 
 
+def test_a_buffer_is_copied_to_another_pool_and_back(pool, other):
+    a = filled(pool, 16)
+    with other.pool("copies", kind="host", limit="64MiB") as copies:
+        b = a.to(copies)
+        a.fill_zero()
+        assert b.client is other and is_filled(b, 16) and is_filled(b.to(pool), 16) and is_filled(a, 0)
+
+
 def test_a_channel_carries_memory(pool, other):
     tx, rx = members(pool, other)
     with tx, rx:

@@ -158,6 +158,22 @@ SCENARIO(a_tensor_goes_with_a_name)
 	CHECK(got.dtype == SHARE_FLOAT32 && got.ndim == 2 && got.shape[1] == 25);
 }
 
+SCENARIO(a_buffer_is_copied_to_another_pool_and_back)
+{
+	world w;
+	share_pool_options o = SHARE_POOL_OPTIONS_INIT;
+
+	o.kind = "host";
+	share::pool copies{w.other, "copies", o};
+	share::buffer b = w.filled(16), copy = copies.alloc(size);
+
+	copy.copy_from(b, size);
+	b.copy_from_host(std::vector<unsigned char>(size).data(), size);
+	CHECK(is_filled(copy, 16) && is_filled(b, 0));
+	b.copy_from(copy, size);
+	CHECK(is_filled(b, 16));
+}
+
 SCENARIO(a_channel_carries_memory)
 {
 	world w;

@@ -182,6 +182,28 @@ ConformanceTest(who_may_only_read_cannot_write)
 	end();
 }
 
+ConformanceTest(a_buffer_is_copied_to_another_pool_and_back)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_buffer *b, *copy;
+	share_pool *copies;
+
+	begin(kind);
+	options.kind = "host";
+	check_ok(share_pool_create(other, "copies", &options, &copies));
+	b = filled(16);
+	copy = allocate(copies, SIZE, NULL);
+	check_ok(share_copy(copy, 0, b, 0, SIZE, NULL));
+	buffer_fill(b, 0);
+	buffer_expect(copy, 16);
+	check_ok(share_copy(b, 0, copy, 0, SIZE, NULL));
+	buffer_expect(b, 16);
+	check_ok(share_release(copy, NULL));
+	check_ok(share_release(b, NULL));
+	share_pool_close(copies);
+	end();
+}
+
 ConformanceTest(a_tensor_goes_with_a_name)
 {
 	share_publish_options options = SHARE_PUBLISH_OPTIONS_INIT;
