@@ -47,6 +47,11 @@ def open_pools(client: Client) -> list[Pool]:
     return [pool for pool in pools if pool is not None and pool.client is client and not pool.closed]
 
 
+def pool_for_now(client: Client, name: str) -> Pool:
+    """A pool that is there, for one call: it is none that the program has open."""
+    return Pool(client, name, True, None, None, 0, 0, 0, None, None, 0, 0, 0, 0, 0)
+
+
 def connect(
     address: str | os.PathLike[str] | None = None,
     *,

@@ -13,7 +13,7 @@ import os
 import threading
 from typing import Any
 
-from ._client import connect
+from ._client import connect, pool_for_now
 from ._core import Array, Client
 from ._errors import NotFoundError
 from ._extend import extend
@@ -116,7 +116,7 @@ class _Array:
         row = next((row for row in self.client.inspect("segments") if row["segment"] == segment), None)
         if row is None:
             raise TypeError("the pool of this Array cannot be told: Pool.array(a) makes a copy in another")
-        with self.client.pool(row["pool"], create=False) as pool:
+        with pool_for_now(self.client, row["pool"]) as pool:
             return pool.array(self, **stream)
 
     def __deepcopy__(self, memo: Any) -> Array:

@@ -342,6 +342,21 @@ def test_threads_open_pools_while_others_look_for_one(client, pool):
     assert wrong == []
 
 
+def test_a_copy_in_a_pool_that_is_not_open_opens_it_for_nobody_else(client, pool):
+    held, done = Held(client), []
+    with client.pool("third", kind="host", limit="1MiB") as third:
+        a = third.empty(10, "uint8", stream=held.stream)
+    held.use(a)
+    thread = threading.Thread(target=lambda: done.append(a.to("cpu", copy=True)))
+    thread.start()
+    # what is wrong is seen nearly always, what is right is never taken for wrong
+    seen = [libshare._client.open_pools(client) for _ in range(1000) if state_of(f"self/task/{thread.native_id}")]
+    held.go()
+    thread.join()
+    assert all(x == [pool] for x in seen) and set(done[0].tobytes()) == {5}
+    held.stream.close()
+
+
 def test_references_do_not_leak(pool, second, broker):
     a = pool.array(np.arange(100))
 
