@@ -203,10 +203,10 @@ int share_host_stream_create(share_client *c, share_host_stream **out);
 int share_host_stream_launch(share_host_stream *s, void (*function)(void *data), void *data);
 
 /**
- * Blocks until everything that was enqueued before the call has run. It must not be called from a
- * function on the stream.
+ * Blocks until everything that was enqueued before the call has run.
  *
  * @param s  the stream
+ * @retval SHARE_EINVAL  a function on the stream has called it, and would wait for itself
  * @retval SHARE_EINTR  interrupted (share_interrupt())
  * @retval SHARE_ECANCELED  another thread has given the stream up
  */

@@ -932,7 +932,8 @@ int share_buffer_get_info(const share_buffer *b, share_buffer_info *out);
  * @param size         bytes
  * @param stream       of the memory on a device, if one of the two is on one: what the copy comes
  * after
- * @retval SHARE_EINVAL   outside of a buffer; or the two parts overlap
+ * @retval SHARE_EINVAL   outside of a buffer; the two parts overlap; or a function on that host
+ *                        stream has called it, and would wait for itself
  * @retval SHARE_EACCES   the handle `to` is read-only
  * @retval SHARE_ENOTSUP  the stream is being captured
  * @retval SHARE_ENOMEM   there is no memory for a copy through host memory
@@ -950,7 +951,7 @@ int share_copy(share_buffer *to, uint64_t to_offset, share_buffer *from, uint64_
  * @param to      host memory of this process, which is filled when the call returns
  * @param size    bytes
  * @param stream  what the copy comes after
- * @retval SHARE_EINVAL   outside of the buffer
+ * @retval SHARE_EINVAL   outside of the buffer; or a function on that host stream has called it
  * @retval SHARE_EDEVICE  the device failed
  */
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream);
@@ -964,7 +965,7 @@ int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size
  * @param from    host memory of this process, which can be used again when the call returns
  * @param size    bytes
  * @param stream  what the copy comes after
- * @retval SHARE_EINVAL   outside of the buffer
+ * @retval SHARE_EINVAL   outside of the buffer; or a function on that host stream has called it
  * @retval SHARE_EACCES   the handle is read-only
  * @retval SHARE_EDEVICE  the device failed
  */

@@ -55,14 +55,18 @@ static int check_overlap(const share_buffer *to, uint64_t to_offset, const share
 }
 
 /* Waits for what the device cannot order its copy after. What is left for it: its own stream. */
-static void wait_for_host(share_buffer *b, void **stream)
+static int wait_for_host(share_buffer *b, void **stream)
 {
 	bool fatal;
+	int r;
 
-	if (*stream && host_stream_is(b->client, *stream)) {
-		stream_synchronize(b->client, b->mapping, *stream, &fatal);
-		*stream = NULL;
-	}
+	if (!*stream || !host_stream_is(b->client, *stream))
+		return 0;
+	r = host_stream_may_wait(*stream);
+	if (r == 0)
+		r = stream_synchronize(b->client, b->mapping, *stream, &fatal);
+	*stream = NULL;
+	return r;
 }
 
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream)
@@ -72,9 +76,10 @@ int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size
 	struct failure failure;
 	int r = check(&b, offset, to, size, stream);
 
+	if (r == 0)
+		r = wait_for_host(b, &stream);
 	if (r != 0)
 		return r;
-	wait_for_host(b, &stream);
 	if (!b->segment->kind->on_device) {
 		if (size)
 			memcpy(to, (const char *)b->mapping->address + b->offset + offset, size);
@@ -94,9 +99,10 @@ int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uin
 
 	if (r == 0 && b->mode != SHARE_RDWR)
 		r = fail(SHARE_EACCES, "this handle is read-only");
+	if (r == 0)
+		r = wait_for_host(b, &stream);
 	if (r != 0)
 		return r;
-	wait_for_host(b, &stream);
 	if (!b->segment->kind->on_device) {
 		if (size)
 			memcpy((char *)b->mapping->address + b->offset + offset, from, size);
@@ -181,9 +187,10 @@ int share_copy(share_buffer *to, uint64_t to_offset, share_buffer *from, uint64_
 	/* a stream is of the device's kind, if one of the two is on a device */
 	side = from->segment->kind->on_device ? from : to;
 	r = stream_check(side->client, side->segment->kind, stream);
+	if (r == 0)
+		r = wait_for_host(side, &stream);
 	if (r != 0)
 		return r;
-	wait_for_host(side, &stream);
 	if (to->segment->kind->on_device && from->segment->kind->on_device)
 		r = copy_between(to, to_offset, from, from_offset, size, stream, stream != given,
 				 &failure);

@@ -41,6 +41,9 @@ struct share_host_stream {
 };
 HANDLES_OF(share_host_stream, host_stream, HANDLE_HOST_STREAM);
 
+/* Whose functions the calling thread runs; NULL: nobody's. */
+static _Thread_local const share_host_stream *here;
+
 static void run(share_host_stream *s, struct job *job)
 {
 	share_client *c = s->client;
@@ -66,6 +69,7 @@ static void *work(void *data)
 	share_host_stream *s = data;
 	bool end = false;
 
+	here = s;
 	pthread_mutex_lock(&s->lock);
 	while (!end) {
 		struct job *job = TAILQ_FIRST(&s->jobs);
@@ -177,6 +181,15 @@ int share_host_stream_launch(share_host_stream *s, void (*function)(void *data),
 	return r;
 }
 
+int host_stream_may_wait(const void *stream)
+{
+	if (!here || handle_object(stream) != here)
+		return 0;
+	return fail(SHARE_EINVAL,
+		    "a function on a host stream cannot wait for what is enqueued behind it "
+		    "there: name another stream, or NULL");
+}
+
 void host_stream_synchronize(void *stream)
 {
 	share_host_stream *s = handle_object(stream);
@@ -212,6 +225,8 @@ int share_host_stream_synchronize(share_host_stream *s)
 	int r = host_stream_resolve(&s);
 	uint64_t target;
 
+	if (r == 0)
+		r = host_stream_may_wait(handle_of(s));
 	if (r != 0)
 		return r;
 	pthread_mutex_lock(&s->lock);

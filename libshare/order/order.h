@@ -58,6 +58,8 @@ void fences_deinit(share_client *c, struct fences *set);
  * the calling thread.
  */
 bool host_stream_is(share_client *c, const void *stream);
+/* SHARE_EINVAL in a function on this host stream, which would wait for itself; else 0. */
+int host_stream_may_wait(const void *stream);
 /* 0, or SHARE_EINVAL when @stream cannot be a stream for memory of this kind; @kind NULL: it is
  * not known yet. */
 int stream_check(share_client *c, const struct memory_kind *kind, void *stream);

@@ -155,6 +155,42 @@ ConformanceTest(a_copy_on_a_host_stream_comes_after_what_is_enqueued_there)
 	share_disconnect(c);
 }
 
+struct itself {
+	share_host_stream *stream;
+	share_buffer *buffer;
+};
+
+static void copies_on_its_own_stream(void *data)
+{
+	struct itself *s = data;
+	char bytes[2] = "x";
+
+	check_error(share_copy_from_host(s->buffer, 0, bytes, 1, s->stream), SHARE_EINVAL);
+	check_detail("a function on a host stream cannot wait for what is enqueued behind it");
+	check_error(share_copy_to_host(s->buffer, 0, bytes, 1, s->stream), SHARE_EINVAL);
+	check_error(share_copy(s->buffer, 0, s->buffer, 1, 1, s->stream), SHARE_EINVAL);
+	check_error(share_host_stream_synchronize(s->stream), SHARE_EINVAL);
+	check_ok(share_copy_to_host(s->buffer, 0, bytes, 1, NULL));
+	check_eq(bytes[0], 6);
+}
+
+ConformanceTest(a_function_on_a_host_stream_is_refused_to_wait_for_that_stream)
+{
+	share_client *c = connect_as("test");
+	share_pool *p = conformance_pool(c, kind, OPTIONS);
+	struct itself itself = {NULL, allocate(p, SIZE, NULL)};
+
+	buffer_fill(itself.buffer, 6);
+	check_ok(share_host_stream_create(c, &itself.stream));
+	check_ok(share_host_stream_launch(itself.stream, copies_on_its_own_stream, &itself));
+	check_ok(share_host_stream_synchronize(itself.stream));
+	buffer_expect(itself.buffer, 6);
+	share_host_stream_destroy(itself.stream);
+	check_ok(share_release(itself.buffer, NULL));
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
 ConformanceTest(the_streams_of_the_gpu_order_its_memory_and_no_other)
 {
 	share_client *c = connect_as("test");
