@@ -530,8 +530,9 @@ class Array(Buffer):
         copy. From GPU to GPU it is enqueued, and the call waits for nothing, but where one cannot reach the other, and
         between their default streams. All other copies are done when the call returns, and ^C ends the wait for the
         HostStreams of an Array of host memory. stream: of the GPU that is copied to, as of Pool.empty(), or that is copied
-        from, if that is to the host. It may be called in any thread (``await asyncio.to_thread(a.to, pool)``); what is
-        current in a framework is so in its thread.
+        from, if that is to the host; of an Array that is there already, what is enqueued on it from now on comes after the
+        work on the Array. It may be called in any thread (``await asyncio.to_thread(a.to, pool)``); what is current in a
+        framework is so in its thread.
 
         ValueError: that is no device; no pool of it is open, or several; an Array of a GPU that is not contiguous.
         OutOfMemoryError, DeniedError, QuotaExceededError, DeviceError. NotSupportedError: the pool is of kind "adopted"."""

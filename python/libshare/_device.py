@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any
 
@@ -14,7 +15,15 @@ from ._extend import extend
 
 _HOST, _CUDA = 1, 2  # as DLPack has them
 _ANY = -1
-_TEXT = re.compile(r"cpu(?::0)?|cuda(?::(\d+))?")
+_TEXT = re.compile(r"cpu(?::0)?|cuda(?::(0|[1-9][0-9]*))?")
+
+
+def _number(given: Any) -> int:
+    """A whole number, also one of NumPy; -1: it is none."""
+    try:
+        return -1 if isinstance(given, bool) else operator.index(given)
+    except TypeError:
+        return -1
 
 
 def _device_of(given: Any) -> tuple[int, int]:
@@ -27,10 +36,12 @@ def _device_of(given: Any) -> tuple[int, int]:
             return _HOST, 0
         if found:
             return _CUDA, _ANY if found[1] is None else int(found[1])
-    elif isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return _CUDA, given
-    elif isinstance(given, tuple) and len(given) == 2 and given[0] in (_HOST, _CUDA):
-        return _device_of("cpu" if given[0] == _HOST else given[1])
+    elif isinstance(given, tuple) and len(given) == 2:
+        kind, number = map(_number, given)
+        if (kind, number) == (_HOST, 0) or kind == _CUDA and number >= 0:
+            return kind, number
+    elif _number(given) >= 0:
+        return _CUDA, _number(given)
     raise ValueError(
         f"to() takes a pool or a device ('cpu', 'cuda', 'cuda:1', 1, a torch.device, what __dlpack_device__() answers), "
         f"not {given!r}; an Array is not converted to another dtype"
@@ -77,8 +88,9 @@ class _Array:
         copy. From GPU to GPU it is enqueued, and the call waits for nothing, but where one cannot reach the other, and
         between their default streams. All other copies are done when the call returns, and ^C ends the wait for the
         HostStreams of an Array of host memory. stream: of the GPU that is copied to, as of Pool.empty(), or that is copied
-        from, if that is to the host. It may be called in any thread (``await asyncio.to_thread(a.to, pool)``); what is
-        current in a framework is so in its thread.
+        from, if that is to the host; of an Array that is there already, what is enqueued on it from now on comes after the
+        work on the Array. It may be called in any thread (``await asyncio.to_thread(a.to, pool)``); what is current in a
+        framework is so in its thread.
 
         ValueError: that is no device; no pool of it is open, or several; an Array of a GPU that is not contiguous.
         OutOfMemoryError, DeniedError, QuotaExceededError, DeviceError. NotSupportedError: the pool is of kind "adopted".
@@ -87,11 +99,16 @@ class _Array:
             raise TypeError(f"to() takes a device or a pool, copy and stream, not {', '.join(stream)}")
         _ = self.ptr  # ClosedError, ForkedError
         if isinstance(device, Pool):
-            return self if device._has(self) and not copy else device.array(self, **stream)
+            return self._here(**stream) if device._has(self) and not copy else device.array(self, **stream)
         kind, number = _device_of(device)
         if (kind, number) == (_CUDA, _ANY):
             number = _streams.current_gpu()
         here, own = self.__dlpack_device__()
         if kind == here and number in (own, _ANY):
-            return self._copied(**stream) if copy else self
+            return self._copied(**stream) if copy else self._here(**stream)
         return _pool_of(self.client, kind, number).array(self, **stream)
+
+    def _here(self, **stream: Any) -> Array:
+        if stream:
+            self._use_on(stream["stream"])
+        return self

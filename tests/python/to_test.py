@@ -70,7 +70,7 @@ def test_a_copy_lies_in_the_pool_and_is_new(client, pool, second, broker):
 
 def test_what_is_there_is_the_same_array(client, pool, second):
     a = pool.array(np.arange(4))
-    for there in (pool, client.pool("test", create=False), "cpu", "cpu:0", (1, 0), Device("cpu")):
+    for there in (pool, client.pool("test", create=False), "cpu", "cpu:0", (1, 0), (np.int64(1), np.int32(0)), Device("cpu")):
         assert a.to(there) is a
         b = a.to(there, copy=True)
         assert b is not a and b.id != a.id and pool._has(b) and np.array_equal(np.asarray(b), np.arange(4))
@@ -162,7 +162,8 @@ def test_a_message_s_array_is_copied_while_it_is_lent(pool, second):
 def test_what_is_no_device_is_refused(pool):
     a = pool.array(np.arange(3))
     for wrong in ("mps", "cuda:", "cuda:x", "cuda:-1", "float32", "CPU", "", -1, True, None, 1.5, np.float32, (2,), (2, -1),
-                  (10, 0), (1, 2, 3), np.zeros(2), a, Device("meta")):
+                  (10, 0), (1, 2, 3), (1, 5), (2, "cpu"), (2, "0"), (1, False), "cuda:01", "cuda:\u0661", "cpu:1", np.int64(-1),
+                  np.zeros(2), a, Device("meta")):
         with pytest.raises(ValueError, match="to\\(\\) takes a pool or a device"):
             a.to(wrong)
     with pytest.raises(TypeError, match="to\\(\\) takes"):
@@ -173,8 +174,9 @@ def test_what_is_no_device_is_refused(pool):
 
 def test_a_device_s_pool_has_to_be_the_only_one(client, pool, monkeypatch):
     a = pool.array(np.arange(3))
-    with pytest.raises(ValueError, match="no pool of cuda:1 open"):
-        a.to("cuda:1")
+    for device in ("cuda:1", 1, np.int64(1), (2, 1), (2, np.uint8(1)), Device("cuda:1")):
+        with pytest.raises(ValueError, match="no pool of cuda:1 open"):
+            a.to(device)
     with pytest.raises(ValueError, match="no pool of a GPU open"):
         a.to("cuda")
     current = [1]
@@ -263,6 +265,86 @@ def test_a_function_on_the_stream_itself_waits_for_nothing(client, pool, second)
     stream.synchronize()
     assert done == [bytes([9] * 10)]
     stream.close()
+
+
+def in_function_on(stream, function):
+    """What it answers there, or raises."""
+    done = []
+
+    def call():
+        try:
+            done.append(function())
+        except BaseException as e:
+            done.append(e)
+
+    stream.launch(call)
+    stream.synchronize()
+    return done[0]
+
+
+def test_a_function_on_the_stream_is_refused_to_wait_for_it(client, pool, second):
+    stream = client.host_stream()
+    a = pool.array(np.arange(4, dtype="uint8"))
+    for waits in (lambda: a.to(second, stream=stream), lambda: a.tobytes(stream=stream), lambda: a.tobytes(stream),
+                  lambda: pool.array(b"x", stream=stream), lambda: a.copy_from(b"abcd", stream=stream),
+                  lambda: a.fill_zero(stream=stream), lambda: a.to(pool, copy=True, stream=stream), stream.synchronize):
+        e = in_function_on(stream, waits)
+        assert isinstance(e, libshare.InvalidArgumentError) and "cannot wait for" in str(e)
+        assert a.tobytes() == bytes(range(4))
+    assert in_function_on(stream, lambda: a.to(second).tobytes(stream=None)) == bytes(range(4))
+    with client.host_stream() as other:
+        assert in_function_on(stream, lambda: a.to(second, stream=other).tobytes(stream=other)) == bytes(range(4))
+    stream.close()
+
+
+def test_a_stream_of_another_client_orders_no_array_of_host_memory(client, pool, second, other):
+    a = pool.zeros(10, "uint8")
+    with other.client.host_stream() as far:
+        for foreign in (far, 4096):
+            for use in (lambda: a.record_stream(foreign), lambda: a.release(stream=foreign),  # noqa: B023
+                        lambda: a.to(second, stream=foreign), lambda: a.to(pool, stream=foreign)):  # noqa: B023
+                with pytest.raises(libshare.InvalidArgumentError):
+                    use()
+        b = a.to(other)
+        b.record_stream(far)
+        held = Held(other.client)
+        b.record_stream(held.stream)
+        held.use(b)
+        held.go()
+        assert set(b.to(second).tobytes()) == {5}
+        held.stream.close()
+    assert a.tobytes() == bytes(10)
+    a.release(stream=None)
+
+
+def test_a_stream_that_was_closed_has_no_work_any_more(client, pool, second):
+    streams = [client.host_stream() for _ in range(2)]
+    a = pool.array(np.full(10, 3, "uint8"), stream=streams[0])
+    a.record_stream(streams[1])
+    for s in streams:
+        s.close()
+    assert a.tobytes() == a[2:].to(second).tobytes() + b"\3\3" == bytes([3] * 10)
+    a.publish("x")
+    assert client.lookup("x").tobytes() == bytes([3] * 10)
+    client.unpublish("x")
+
+
+def test_what_is_there_is_ordered_on_the_stream_that_is_named(client, pool):
+    held, seen = Held(client), []
+    a = pool.zeros(10, "uint8", stream=held.stream)
+    held.use(a)
+    with client.host_stream() as stream:
+        for there in (pool, "cpu"):
+            assert a.to(there, stream=stream) is a
+        stream.launch(lambda: seen.append(set(np.asarray(a).tolist())))
+        assert not any(seen for _ in range(1000) if state_of(f"self/task/{threading.get_native_id()}"))
+        held.go()
+        stream.synchronize()
+    assert seen == [{5}]
+    assert a.to("cpu", stream=None) is a
+    with pytest.raises(TypeError):
+        a.to("cpu", stream="x")
+    held.stream.close()
 
 
 def test_a_signal_ends_the_wait_for_a_host_stream(client, pool, second):

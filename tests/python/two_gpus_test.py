@@ -17,6 +17,7 @@ import libshare
 from adopt_gpu_test import Memory, Tensor
 from conftest import state_of, until
 from driver import Driver
+from to_test import in_function_on
 
 
 @pytest.fixture
@@ -285,6 +286,53 @@ def test_a_copy_to_the_host_comes_after_the_work_on_the_gpu(client, drivers, tor
             work.go.set()
             thread.join()
             assert set(done[0]) == {7}
+
+
+def test_a_function_on_a_host_stream_copies_what_is_ordered_there(client, drivers, pools):
+    with client.pool("host", kind="host", limit="1MiB") as host, client.host_stream() as stream:
+        a = pools[0].array(X, stream=stream)
+        for waits in (lambda: a.to(host), lambda: a.to("cuda:1", stream=stream), a.tobytes, lambda: pools[1].array(X, stream=stream)):
+            assert isinstance(in_function_on(stream, waits), libshare.InvalidArgumentError)
+        for copy in (lambda: a.to("cuda:1"), lambda: a.to(host, stream=None), lambda: a.to("cuda:0", copy=True, stream=None)):
+            assert in_function_on(stream, lambda: copy().tobytes(stream=None)) == X  # noqa: B023
+
+        other, handed, go = drivers[0].stream(), threading.Event(), threading.Event()
+        a.readonly_ok = True
+        stream.launch(lambda: (a.__dlpack__(stream=other), handed.set(), go.wait()))
+        handed.wait()
+        until(lambda: drivers[0].idle(other))  # though the function has not ended
+        go.set()
+        stream.synchronize()
+        del a
+
+
+def test_a_host_stream_that_was_closed_orders_nothing(client, drivers, pools):
+    streams = [client.host_stream() for _ in range(2)]
+    a = pools[0].array(X, stream=streams[0])
+    a.record_stream(streams[1])
+    for s in streams:
+        s.close()
+    with client.pool("host", kind="host", limit="1MiB") as host:
+        assert a.to("cuda:1").tobytes() == a.to(host).tobytes() == a[:].tobytes() == a.tobytes() == X
+    a.publish("x")
+    assert client.lookup("x").tobytes() == X
+    client.unpublish("x")
+
+
+def test_a_host_stream_of_another_client_orders_nothing(broker, drivers, pools):
+    a = pools[0].array(X)
+    with libshare.connect(broker.address, label="other") as c, c.host_stream() as far:
+        with pytest.raises(libshare.InvalidArgumentError):
+            a.record_stream(far)
+
+
+def test_what_is_there_is_ordered_on_the_stream_that_is_named(drivers, pools):
+    a, stream = pools[1].array(X, stream=drivers[1].stream()), drivers[1].stream()
+    home = drivers[1].stream()
+    a.record_stream(home)
+    work = After(drivers[1], home)
+    assert a.to("cuda:1", stream=stream) is a and drivers[1].stands_still(stream)
+    work.go.set()
 
 
 def test_which_gpu_is_meant(client, pools, monkeypatch):

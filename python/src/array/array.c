@@ -178,7 +178,18 @@ void array_given(struct array *a)
 	a->closed = true;
 }
 
-static bool record(struct array *a, struct stream stream)
+/* Returns whether the Array can be given up behind the stream, and sets the exception if not: of
+ * host memory only the streams of its own client order anything. */
+static bool check_stream(struct array *a, struct stream s)
+{
+	share_fence fence;
+
+	if (!s.p || (a->on_gpu && !(s.owner && PyObject_TypeCheck(s.owner, core.host_stream))))
+		return true;
+	return no_error(share_fence_record(a->client->handle.p, -1, s.p, &fence));
+}
+
+bool array_record(struct array *a, struct stream stream)
 {
 	struct recorded *r;
 
@@ -187,6 +198,8 @@ static bool record(struct array *a, struct stream stream)
 	for (r = a->recorded; r; r = r->next)
 		if (r->stream == stream.p)
 			return true;
+	if (!check_stream(a, stream))
+		return false;
 	r = malloc(sizeof(*r));
 	if (!r) {
 		PyErr_NoMemory();
@@ -216,9 +229,13 @@ static PyObject *release(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	if (!a->b || a->closed)
 		Py_RETURN_NONE;
 	/* In a forked child, nothing has to be ordered. */
-	if (a->generation == process_generation() &&
-	    (!array_stream(a, given[0], &stream) || !record(a, stream)))
-		return NULL;
+	if (a->generation == process_generation()) {
+		if (!array_stream(a, given[0], &stream))
+			return NULL;
+		/* That can run code of the program, which may have given the Array up. */
+		if (a->b && !a->closed && !array_record(a, stream))
+			return NULL;
+	}
 	a->closed = true;
 	if (a->users == 0)
 		end(a);
@@ -236,7 +253,7 @@ static PyObject *record_stream(PyObject *o, PyObject *given)
 	struct array *a = (struct array *)o;
 	struct stream stream;
 
-	if (!array_is_usable(a) || !array_stream(a, given, &stream) || !record(a, stream))
+	if (!array_stream(a, given, &stream) || !array_is_usable(a) || !array_record(a, stream))
 		return NULL;
 	Py_RETURN_NONE;
 }
@@ -246,6 +263,8 @@ static PyObject *record_stream(PyObject *o, PyObject *given)
 
 struct stream array_home(const struct array *a)
 {
+	if (host_stream_is_over(a->owner))
+		return (struct stream){NULL, NULL};
 	return (struct stream){a->stream, a->owner};
 }
 
@@ -268,7 +287,10 @@ int place_order(share_client *c, struct place before, struct place after)
 	share_fence fence;
 	int r;
 
-	if (before.stream == after.stream && before.ordinal == after.ordinal)
+	/* A function on the stream comes after what was enqueued before it. Nothing waits for the
+	 * function itself, as that may be about to wait for the work that is ordered here. */
+	if ((before.stream == after.stream && before.ordinal == after.ordinal) ||
+	    host_stream_is_here(before.stream))
 		return 0;
 	r = share_fence_record(c, before.ordinal, before.stream, &fence);
 	return r != 0 ? r : share_fence_wait(c, &fence, after.ordinal, after.stream);
@@ -277,11 +299,13 @@ int place_order(share_client *c, struct place before, struct place after)
 int array_order_at(struct array *a, struct place after)
 {
 	share_client *c = a->client->handle.p; /* the array is a user of this handle */
-	struct place before = {array_ordinal(a), a->stream};
+	struct place before = {array_ordinal(a), array_home(a).p};
 	int r;
 
 	UNLOCKED(r = place_order(c, before, after));
 	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next) {
+		if (host_stream_is_over(also->owner))
+			continue;
 		before.stream = also->stream;
 		UNLOCKED(r = place_order(c, before, after));
 	}

@@ -43,13 +43,28 @@ static PyObject *wait_for_all(PyObject *o, PyObject *ignored)
 	Py_RETURN_NONE;
 }
 
+/* _use_on(stream): work that is enqueued there from now on comes after that on the Array so far. */
+static PyObject *use_on(PyObject *o, PyObject *given)
+{
+	struct array *a = (struct array *)o;
+	struct stream stream;
+
+	if (!array_stream(a, given, &stream) || !array_is_usable(a))
+		return NULL;
+	if (!a->on_gpu && !stream.p)
+		return wait_for_all(o, NULL);
+	if (!array_record(a, stream) || !array_order_any(a, stream.p))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
 /* Between GPUs. Work that is enqueued later where @from is used may overwrite or give up what the
  * copy reads, so it comes after it: on the stream @now of whoever calls, and on the Array's own. */
 static int copy_across(struct array *from, struct array *to, void *now)
 {
 	share_client *c = from->client->handle.p;
 	struct place at = {array_ordinal(to), to->stream}, here = {array_ordinal(from), now},
-		     home = {here.ordinal, from->stream};
+		     home = {here.ordinal, array_home(from).p};
 	uint64_t size = (uint64_t)array_bytes(from);
 	int r = array_order_at(from, at);
 
@@ -101,6 +116,7 @@ static PyObject *copy_to(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 
 PyMethodDef array_to_methods[] = {
     {"_wait", wait_for_all, METH_NOARGS, NULL},
+    {"_use_on", use_on, METH_O, NULL},
     {"_copy_to", METHOD(copy_to), METH_FASTCALL | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL},
 };

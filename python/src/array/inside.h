@@ -27,6 +27,10 @@ int place_order(share_client *c, struct place before, struct place after);
 /* The same after all work on the array so far, which is in use. With the GIL. */
 int array_order_at(struct array *a, struct place after);
 
+/* The Array, which is usable, is given up behind this stream as well. Returns false with an
+ * exception. */
+bool array_record(struct array *a, struct stream stream);
+
 bool array_is_contiguous(const struct array *a);
 int64_t array_items(const struct array *a);
 int64_t array_bytes(const struct array *a);

@@ -50,7 +50,13 @@ static void give_up(void *p)
 
 bool host_stream_is_here(const void *p)
 {
-	return p == runs_on;
+	return p && p == runs_on;
+}
+
+bool host_stream_is_over(PyObject *owner)
+{
+	return owner && PyObject_TypeCheck(owner, core.host_stream) &&
+	       !handle_is_open(&((struct object *)owner)->handle);
 }
 
 void *host_stream_of(PyObject *o)
@@ -172,7 +178,11 @@ static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 	if (!held)
 		return NULL;
 	c = held->client->handle.p; /* the stream is a user of this handle */
-	UNLOCKED(r = share_fence_record(c, -1, held->stream, &fence));
+	/* A function on the stream would wait for itself: the library says so. */
+	if (host_stream_is_here(held->stream))
+		r = share_host_stream_synchronize(held->stream);
+	else
+		UNLOCKED(r = share_fence_record(c, -1, held->stream, &fence));
 	if (r == 0)
 		WAITING(&w, &self->handle, again, r,
 			share_fence_synchronize(c, &fence, wait_ms(&w)));

@@ -27,6 +27,8 @@ void stream_drop(void *owner);
 void *host_stream_of(PyObject *o);
 /* Whether the calling thread is that of the HostStream @p. */
 bool host_stream_is_here(const void *p);
+/* Whether it is the owner of a HostStream that was closed, after all the work on it. */
+bool host_stream_is_over(PyObject *owner);
 
 /* fence.c: functions of the module. */
 PyObject *fence_record(PyObject *module, PyObject *args);
