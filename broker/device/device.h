@@ -37,7 +37,6 @@ struct device {
 	events;            /* all there are: idle ones, and leased ones by identifier */
 	bool making_event; /* the agent was asked for one */
 	uint32_t n_leased;
-	uint32_t n_lost; /* events of the running agent that processes have died with */
 	struct deferred_list event_waits;
 	uint32_t record;
 };

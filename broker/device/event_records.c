@@ -99,7 +99,6 @@ static int event_attach(struct broker *b, void *object)
 		return -EBADMSG;
 	file(e->device, e);
 	e->device->n_leased += e->id != 0;
-	e->device->n_lost += e->id == 0 && e->wedged && !ipc_event_is_lost(e);
 	return charge_again(b, e);
 }
 

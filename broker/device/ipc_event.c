@@ -30,6 +30,16 @@ bool ipc_event_is_lost(const struct ipc_event *e)
 	return e->incarnation != agent_incarnation(e->device->agent);
 }
 
+uint32_t ipc_events_wedged(const struct device *d)
+{
+	const struct ipc_event *e;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH (e, &d->events, link)
+		n += e->id == 0 && e->wedged && !ipc_event_is_lost(e);
+	return n;
+}
+
 static void ignore_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
 			  const char *text)
 {
@@ -144,8 +154,7 @@ static void on_event(void *data, const struct wire_message *m, struct fd_list *f
 
 	(void)fds;
 	d->making_event = false;
-	if (error == SHARE_EQUOTA && d->n_lost > 0 && d->n_leased == 0) {
-		d->n_lost = 0;
+	if (error == SHARE_EQUOTA && ipc_events_wedged(d) > 0 && d->n_leased == 0) {
 		agent_replace(d->agent, "processes have died with all the events it can make");
 		serve(d);
 	} else if (error) {
@@ -163,12 +172,15 @@ int ipc_event_take(struct device *d, struct client *client, const void *name, si
 		   struct event_lease **out)
 {
 	struct event_lease *lease;
+	struct device *any;
 	struct ipc_event *e;
 	char *copy = NULL;
 
+	/* the user may have paid for some of them until now */
+	LIST_FOREACH (any, &client->broker->devices->list, link)
+		drop_lost(any);
 	if (!account_may_add(client->account, LIMIT_EVENTS, 1))
 		return IPC_EVENT_QUOTA;
-	drop_lost(d);
 	e = find_idle(d);
 	if (!e)
 		return make_one(d) < 0 ? -ENOMEM : IPC_EVENT_LATER;
@@ -311,7 +323,6 @@ void ipc_event_return(struct event_lease *lease, uint32_t count, bool died)
 	tell_agent(e);
 	/* the slot of a wedged event is not free before the agent ends, so it stays charged to
 	 * whoever took it */
-	d->n_lost += e->wedged;
 	if (!e->wedged)
 		event_free(e);
 }

@@ -70,6 +70,8 @@ bool client_return_events(struct client *c, int *budget);
 
 /* Whether the agent that made it has ended: then nobody can open it any more. */
 bool ipc_event_is_lost(const struct ipc_event *e);
+/* How many events of the running agent nobody has any more that processes have died with. */
+uint32_t ipc_events_wedged(const struct device *d);
 
 /* Both note in the journal what it is now. */
 void event_note(struct ipc_event *e);

@@ -66,7 +66,7 @@ void report_devices(struct page *p)
 			       report_integer((uint64_t)agent_pid(d->agent)), "agent_failures",
 			       report_integer(agent_failures(d->agent)), "events",
 			       report_integer(d->n_leased), "events_lost",
-			       report_integer(d->n_lost), "gone", d->gone))) {
+			       report_integer(ipc_events_wedged(d)), "gone", d->gone))) {
 			report_set_cursor(p, i);
 			return;
 		}
@@ -88,7 +88,7 @@ void report_agents(struct page *p)
 					  "replaced", report_integer(agent_incarnation(d->agent)),
 					  "total", report_integer(d->total), "events",
 					  report_integer(d->n_leased), "events_lost",
-					  report_integer(d->n_lost), "gone", d->gone))) {
+					  report_integer(ipc_events_wedged(d)), "gone", d->gone))) {
 			report_set_cursor(p, i);
 			return;
 		}

@@ -6,6 +6,7 @@
  * driver itself.
  */
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 #include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/support/kinds.h"
+#include "tests/support/visit.h"
 
 static share_client *client;
 
@@ -321,6 +323,42 @@ Test(event, a_user_has_as_many_as_the_limit_says, .init = start_with_limit)
 	for (int i = 0; i < 3; i++)
 		share_event_release(e[i]);
 	expect_leases(0, 0);
+}
+
+static void dies_with_all_it_may_have(struct child *self, void *data)
+{
+	share_client *c = child_connect("victim");
+	share_event *e;
+
+	(void)data;
+	for (int i = 0; i < 3; i++)
+		check_ok(share_event_create(c, NULL, &e));
+	child_point(self, "has them");
+}
+
+static int64_t lost_events(void)
+{
+	json_t *rows = report(client, "agents");
+	int64_t n = number_of(json_array_get(rows, 0), "events_lost");
+
+	json_decref(rows);
+	return n;
+}
+
+/* Nobody else gets them, and they take slots of the agent's, until it ends. */
+Test(event, what_a_user_has_died_with_counts_until_the_agent_has_ended, .init = start_with_limit)
+{
+	struct child *victim = child_start(dies_with_all_it_may_have, NULL);
+	share_event *e = NULL;
+
+	child_wait(victim, "has them");
+	child_kill(victim);
+	until(lost_events() == 3);
+	check_error(share_event_create(client, NULL, &e), SHARE_EQUOTA);
+	check(kill(agent_there(client), SIGKILL) == 0);
+	until(lost_events() == 0);
+	check_ok(share_event_create(client, NULL, &e));
+	share_event_release(e);
 }
 
 Test(event, who_has_an_event_has_it_once_more_beyond_its_limit, .init = start_with_limit)
