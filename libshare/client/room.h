@@ -20,9 +20,10 @@ struct client_room {
 	int (*hear)(share_client *c, const struct wire_message *m, struct fd_list *fds);
 	/* The broker is lost. Called under the client's lock. */
 	void (*lose_broker)(share_client *c);
-	/* What was left to do, see rpc_leave_chore(). By one thread at a time, without a lock of
-	 * this library's but those that its caller may have, which is to be tried only. False: some
-	 * of it cannot be done yet, and is for when the next packet comes. */
+	/* Does what was left to do, see rpc_leave_chore(). One thread at a time calls it, which may
+	 * hold a lock that is held while packets are read (buffers_lock_uses()), so that such a
+	 * lock is only tried. False: some of it cannot be done yet, and is tried again when the
+	 * next packet comes. */
 	bool (*do_chores)(share_client *c);
 	/* In share_dispatch(), without a lock. */
 	void (*dispatch)(share_client *c);

@@ -63,7 +63,8 @@ struct peer_page {
 	struct pace paces[TIMELINE_SLOTS];
 };
 
-/* Pages of the dead that GPUs know, where the driver may be called. */
+/* Unmaps pages of the dead that GPUs know, where the driver may be called. Returns true, as chores
+ * do that leave nothing for later. */
 bool peers_forget_dead(share_client *c);
 /* @parked: those that GPUs know stay mapped as long as the process lives. */
 void peers_deinit(share_client *c, bool parked);
