@@ -10,19 +10,19 @@
 void tokens_end(struct broker *b);
 /* Has the token end at that time. False without memory. */
 bool token_limit(struct broker *b, struct token *t, uint64_t ends_ms);
-/* Takes it out of its maker's list, or out of that of tokens without a maker. */
+/* Takes the token out of its maker's list, or out of its pool's list of tokens without a maker. */
 void token_detach(struct token *t);
 
-/* token_left.c: the token's maker goes. To be called until the maker has no token: each call
- * ends one, or has one outlive the maker. */
+/* token_left.c. Ends a token whose maker goes, or has it outlive the maker; or ends another one
+ * that is in its way. It is called until the maker has no token. */
 void token_lose_maker(struct broker *b, struct token *t);
 void token_join_left(struct token *t);
 void token_quit_left(struct token *t);
 /* Whether its maker is gone, and the maker's user may not use the pool any more. */
 bool token_right_is_lost(const struct token *t);
 void token_remember(struct broker *b, const struct token *t, enum token_end how);
-/* How the token of these bytes has ended, if that is remembered and this client may know it;
- * else NULL. */
+/* Returns how the token of these bytes has ended, if that is remembered and this client may know
+ * it; else NULL. */
 const char *token_how_it_ended(const struct client *client, const unsigned char *bytes);
 
 #endif

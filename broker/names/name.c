@@ -3,7 +3,7 @@
 /*
  * Names, and look-ups that wait for one. A name holds a reference on its buffer; replacing it is
  * one assignment in one thread, so nobody can see half of it. Look-ups that wait are answered in
- * the order in which they came, after who publishes.
+ * the order in which they came, after the client that publishes.
  */
 
 #include <errno.h>
@@ -51,7 +51,7 @@ static int compare(const struct name *a, const struct name *b)
 
 RB_GENERATE_INTERNAL(name_tree, name, tree, compare, static __attribute__((unused)))
 
-/* The first name that is not before @text. */
+/* Finds the first name that is not before @text. */
 static struct name *lower_bound(struct broker *b, const void *text, size_t size)
 {
 	struct name *n = RB_ROOT(&b->names->tree), *best = NULL;
@@ -109,8 +109,8 @@ static void free_if_unused(struct broker *b, struct name *n)
 	free(n);
 }
 
-/* What decides on the rights to the name, with a buffer of @pool that is published under it or
- * is to be. */
+/* Returns what decides on the rights to the name. @pool is that of the buffer that is published
+ * under it, or is to be; NULL: there is none. */
 static struct access_object name_object(const struct name *n, const struct access_object *pool)
 {
 	return (struct access_object){.kind = OBJECT_NAME,
@@ -129,7 +129,8 @@ bool name_may(const struct name *n, const struct client *client, enum access_rig
 	return client_may(client, right, &what);
 }
 
-/* @client: who did it; NULL: nobody who holds the buffer, so only whose it was is told. */
+/* Tells who watches what has become of the name. @client: who did it; NULL: that may be nobody who
+ * holds the buffer, so only whose name it was is told. */
 static void tell(struct broker *b, const struct name *n, const char *action,
 		 const struct client *client)
 {
@@ -180,7 +181,7 @@ void names_access_changed(struct broker *b)
 		deferred_wake_later(b, &n->waits);
 }
 
-/* Lists the name as published; all that it says is there, and charged. */
+/* Lists the name as published. All its members are filled in, and charged. */
 static void link_name(struct broker *b, struct name *n)
 {
 	referrer_attach(n->buffer, &n->referrer, REFERRER_NAME, n->charge.account);
@@ -191,7 +192,7 @@ static void link_name(struct broker *b, struct name *n)
 	n->publisher->holds.names++;
 }
 
-/* Drops the buffer and everything that was published with it; the node stays. */
+/* Drops the buffer and everything that was published with it. The name itself stays. */
 static void clear(struct broker *b, struct name *n)
 {
 	struct buffer *buffer = n->buffer;
@@ -213,7 +214,7 @@ static void clear(struct broker *b, struct name *n)
 	charge_return(&n->charge);
 }
 
-/* Whether this may be published in the place of what is there. */
+/* Whether this may be published in the place of what is there already. */
 static bool may_publish(const struct name *n, const struct publication *p)
 {
 	const struct access_object pool = pool_object(buffer_pool(p->buffer));
@@ -248,8 +249,8 @@ static int may_replace(const struct name *n, const struct publication *p, struct
 	return 0;
 }
 
-/* Takes the charge and copies the tensor that the name is to have. To put one in the place of
- * another must work at the limit, too. */
+/* Takes the charge and copies the tensor that the name is to have. To replace what is published
+ * must work at the limit, too, so the same user's charge is used again. */
 static int pay_for(struct name *n, const struct publication *p, struct charge *charge,
 		   struct metadata **tensor, struct failure *failure)
 {
@@ -326,7 +327,7 @@ static int absent(const void *text, size_t size, struct failure *failure)
 			   (const char *)text);
 }
 
-/* Answers as if the name were not there; the log has the reason. */
+/* Logs the reason why the client is answered as if the name were not there. */
 static void hide(const struct name *n, struct client *client)
 {
 	char why[SHARE_NAME_MAX * 2 + 128];
@@ -371,7 +372,8 @@ static int fail_late(const struct wire_message *request, struct failure *failure
 			   (int)request->lookup.name.size, (const char *)request->lookup.name.data);
 }
 
-/* Tells those who watch this client that it waits; what it waits for is nobody else's business. */
+/* Tells those who answer for the client's user that it waits. What it waits for is nobody else's
+ * business. */
 static void tell_wait(struct broker *b, const struct name *n, const struct client *client)
 {
 	const struct access_object what = name_object(n, NULL);

@@ -24,26 +24,26 @@ struct metadata;
 struct wait;
 
 /*
- * A name, which leads to a buffer, or is waited for, or both while a look-up is being answered. It
- * goes when it is neither.
+ * A name, which leads to a buffer, or is waited for; or both, as those who may not find it go on
+ * waiting. It goes when it is neither.
  */
 struct name {
 	RB_ENTRY(name) tree;
 	struct buffer *buffer; /* NULL: not published */
 	uint64_t version;
-	uint32_t mode; /* what those who look it up get at most */
+	uint32_t mode; /* the most that those get who look it up */
 	bool persistent;
-	uid_t uid;                /* of the publisher */
+	uid_t uid;                /* the publisher's user */
 	struct client *publisher; /* NULL when persistent */
 	LIST_ENTRY(name) of_publisher;
-	struct fence fence;      /* of the hand-over */
+	struct fence fence;      /* the fence of the hand-over */
 	struct metadata *tensor; /* for those who look it up; NULL: none */
 	struct charge charge;
 	struct referrer referrer;
-	struct deferred_list waits; /* in the order they came */
+	struct deferred_list waits; /* look-ups, in the order in which they came */
 	uint32_t record;
 	size_t size;
-	char text[]; /* NUL-terminated too */
+	char text[]; /* with a NUL behind it, which @size does not count */
 };
 
 struct publication {
@@ -53,7 +53,7 @@ struct publication {
 	size_t size;
 	uint32_t flags; /* enum share_publish_flags */
 	uint32_t mode;
-	uint64_t expected;   /* version, 0: any */
+	uint64_t expected;   /* the version to replace; 0: any, or none */
 	struct fence *fence; /* consumed on success */
 	struct wire_bytes tensor;
 };
@@ -61,19 +61,20 @@ struct publication {
 /* These return 0, or a SHARE_E... number: then nothing has changed, and @failure has the reason. */
 int name_publish(struct broker *b, const struct publication *p, uint64_t *version,
 		 struct failure *failure);
-/* A LOOKUP is answered now, or waits. */
+/* Answers a LOOKUP now, or has it wait. */
 int name_look_up(struct request *r, struct failure *failure);
 int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
 		      struct failure *failure);
 
 void name_unpublish(struct broker *b, struct name *n);
-/* The journal is told what the name is now. */
+/* Notes in the journal what the name is now. */
 void name_note(struct broker *b, struct name *n);
 /* Whether the client has this right to a name that is published. */
 bool name_may(const struct name *n, const struct client *client, enum access_right right);
-/* Restores those that the journal has. 0 or negative errno. */
+/* Restores the names that the journal has. 0 or negative errno. */
 int names_restore_published(struct broker *b);
-/* The first published name after @after (or from it on), in byte order; NULL when there is none. */
+/* Returns the first published name after @after, or (@inclusive) from it on, in byte order; NULL
+ * when there is none. */
 struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive);
 
 #endif

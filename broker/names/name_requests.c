@@ -59,7 +59,7 @@ void handle_publish(struct request *r)
 	lease = request_lease(r, m->buffer);
 	if (!lease)
 		return;
-	/* which may have been taken away since */
+	/* the right to read may have been taken away since the client got the buffer */
 	if (!pool_may(buffer_pool(lease->buffer), r->client, RIGHT_READ)) {
 		pool_refuse(buffer_pool(lease->buffer), r->client, RIGHT_READ, &failure);
 		request_fail_with(r, &failure);

@@ -21,7 +21,7 @@ struct name_tree {
 	struct name *rbh_root; /* as <bsd/sys/tree.h> wants it */
 };
 
-#define ENDED_TOKENS 1024 /* that are remembered */
+#define ENDED_TOKENS 1024 /* how many are remembered */
 struct ended_token {
 	unsigned char bytes[16]; /* half of the token's bytes, which nobody guesses either */
 	uint64_t pool;
@@ -29,14 +29,14 @@ struct ended_token {
 	uint32_t how; /* enum token_end */
 };
 
-/* All that leads to buffers: names and watches on them, and tokens. */
+/* All that leads to buffers, which is names and tokens; and the watches on names. */
 struct names {
 	struct name_tree tree;
 	uint64_t n;
 	uint64_t last_version;
-	/* names that others than their publishers have ended */
+	/* how often the log says that somebody else than its publisher has ended a name */
 	struct log_rate unpublished;
-	TAILQ_HEAD(watch_list, watch) watches; /* by identifier */
+	TAILQ_HEAD(watch_list, watch) watches; /* in the order of identifiers */
 	uint64_t last_watch;
 	struct table tokens;
 	struct slab token_slab; /* struct token */
@@ -46,30 +46,33 @@ struct names {
 };
 
 void names_init(struct broker *b);
-/* Unpublishes what was to outlive its publishers, and ends the tokens that were to. */
+/* Unpublishes what was to outlive its publishers, and ends the tokens that were to outlive their
+ * makers, at the end of the broker. */
 void names_end(struct broker *b);
 void names_deinit(struct broker *b);
-/* A broker that comes after another one: names, tokens and watches, as the journal has them. 0 or
- * negative errno. */
+/* Restores names, tokens and watches in a broker that comes after another one. 0 or negative
+ * errno. */
 int names_restore(struct broker *b);
-/* After all is restored: tells clients of changes that they were to be told of and can be told
+/* Tells clients, after all is restored, of changes that they were to be told of and can be told of
  * now. */
 void names_restored(struct broker *b);
-/* The configuration is new: who waits for a name may be somebody who finds it now. */
+/* Has look-ups that wait handled again, as the configuration is new and their clients may find the
+ * name now. */
 void names_access_changed(struct broker *b);
 
-/* What a client has of them. */
+/* What a client has of names, tokens and watches. */
 struct client_names {
 	LIST_HEAD(, name) published; /* names that go with the client */
-	TAILQ_HEAD(, token) tokens;  /* tokens that it made, in this order */
+	TAILQ_HEAD(, token) tokens;  /* tokens that it made */
 	LIST_HEAD(, watch) watches;
 };
 
-/* The client is gone: some of what it has ends, true when there is no more of that. */
+/* Each of these ends some of what a client has that is gone. True when there is no more of that. */
 bool client_unpublish(struct client *c, int *budget);
 bool client_revoke_tokens(struct client *c, int *budget);
 bool client_drop_watches(struct client *c, int *budget);
-/* The client has read all that it was sent: watches that could not tell it of a change say so. */
+/* Tells a client that has read all that it was sent which of its watches could not tell it of a
+ * change. */
 void client_hear_of_changes(struct client *c);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Tokens: secrets that stand for a buffer. Knows nothing of who may import. */
+/* Tokens are secrets that stand for a buffer. This file knows nothing of who may import. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@
 #define CONTAINER_OF(pointer, type, member) \
 	((type *)(void *)((char *)(uintptr_t)(pointer)-offsetof(type, member)))
 
-/* The bytes are random already. */
+/* Takes the first bytes as they are, as they are random already. */
 static uint64_t hash_bytes(const unsigned char *bytes)
 {
 	uint64_t hash;
@@ -122,13 +122,14 @@ bool token_limit(struct broker *b, struct token *t, uint64_t ends_ms)
 	return set_timer(b, t) == 0;
 }
 
-/* What a token with a time limit has of its own: its timer. */
+/* Returns the memory that a token takes beside itself, which is that of a timer if it has a time
+ * limit. */
 static uint64_t own_of(uint64_t limit_ms)
 {
 	return limit_ms > 0 ? PRICE_TIMER_OWN : 0;
 }
 
-/* Does all that may fail when a token is made. */
+/* Does all that may fail when a token is made. 0 or a SHARE_E... number. */
 static int fill(struct broker *b, struct token *t, const struct token_terms *terms,
 		struct failure *failure)
 {

@@ -22,7 +22,7 @@ struct event;
 struct metadata;
 struct names;
 
-/* How a token has ended: for who comes for it later. */
+/* How a token has ended, for whoever comes for it later. */
 enum token_end {
 	TOKEN_USED_UP,
 	TOKEN_TIMED_OUT,
@@ -34,11 +34,11 @@ enum token_end {
 };
 
 /*
- * The right to import one buffer. Ends with its last use, its time, or on demand; and with its
+ * The right to import one buffer. It ends with its last use, its time, or on demand; and with its
  * maker, unless it has a time limit (token_left.c).
  */
 struct token {
-	/* these two survive in the slab: an identifier is never used twice */
+	/* these two survive in the slab, so that an identifier is never used twice */
 	uint32_t generation;
 	uint32_t live;
 
@@ -46,15 +46,15 @@ struct token {
 	struct table_link key;
 	unsigned char bytes[TOKEN_SIZE];
 	struct buffer *buffer;
-	struct client *maker; /* NULL: gone */
+	struct client *maker; /* NULL: it is gone */
 	struct {
 		uid_t uid;
 		pid_t pid;
 		/* what is known of the maker once it is gone */
 		gid_t group; /* the group by which its user may use the pool, or NO_GROUP */
-		char *label; /* allocated */
-		uint64_t
-		    gone_ms; /* as clock_ms(), when it went: later than the others of its pool */
+		char *label; /* the token's own copy */
+		/* when it went, by clock_ms(); later than the makers before it of the same pool */
+		uint64_t gone_ms;
 	} was;
 	TAILQ_ENTRY(token) of_maker;
 	TAILQ_ENTRY(token) of_pool; /* in its pool's list of tokens without a maker */
@@ -65,7 +65,7 @@ struct token {
 	struct charge charge;
 	struct referrer referrer;
 	uint32_t mode;
-	uint32_t uses; /* left; or SHARE_USES_UNLIMITED */
+	uint32_t uses; /* how many are left, or SHARE_USES_UNLIMITED */
 	uint32_t record;
 };
 
@@ -79,7 +79,7 @@ struct token_terms {
 	struct wire_bytes tensor;
 };
 
-/* 0 or a SHARE_E... number. */
+/* Makes a token. 0 or a SHARE_E... number. */
 int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
 	      struct token **out, struct failure *failure);
 struct token *token_find(struct broker *b, const unsigned char *bytes);
@@ -87,14 +87,14 @@ struct token *token_find(struct broker *b, const unsigned char *bytes);
 /* The token's identifier, which reports show and which is no secret. */
 uint64_t token_id(const struct token *t);
 struct token *token_by_id(struct broker *b, uint64_t id); /* NULL: there is none (any more) */
-/* Whether it is this client's to end: its user's, or an administrator's. */
+/* Whether the client may end the token, as its user or as an administrator. */
 bool token_is_for(const struct token *t, const struct client *client);
-/* The token was imported, so it has one use less. */
+/* Takes one use from a token that was imported, which ends with its last one. */
 void token_used(struct broker *b, struct token *t);
 void token_free(struct broker *b, struct token *t, enum token_end how);
-/* The journal says what it is now. */
+/* Notes in the journal what the token is now. */
 void token_note(struct broker *b, struct token *t);
-/* Those that the journal has. 0 or negative errno. */
+/* Restores the tokens that the journal has. 0 or negative errno. */
 int tokens_restore(struct broker *b);
 
 #endif

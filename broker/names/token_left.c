@@ -4,10 +4,10 @@
  * Tokens whose makers are gone, and what is remembered of those that have ended.
  *
  * A token with a time limit is meant for somebody who comes later, so it outlives its maker's
- * connection and process: for an hour at most, and as far as the buffers that such tokens keep are
- * an eighth of their pool. Beyond that the oldest end first. It is its user's as before, who pays
- * for it. As nobody's connection stands for that user any more, whether the user may still use the
- * pool is looked at when somebody comes for the buffer.
+ * connection and process: for an hour at most, and as long as the buffers that such tokens keep are
+ * no more than an eighth of their pool. Beyond that the oldest ones end first. The token is its
+ * user's as before, who pays for it. As nobody's connection stands for that user any more, whether
+ * the user may still use the pool is looked at when somebody comes for the buffer.
  */
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 #include "broker/names/names.h"
 
 #define HOUR_MS UINT64_C(3600000)
-#define PART    8 /* of a pool */
+#define PART    8 /* such tokens keep one part in so many of a pool */
 
 /* ------------------------------------------------------------------------------------------- */
 /* The right of the token's user */
@@ -73,8 +73,8 @@ static uint64_t room_in(const struct pool *p)
 	return kept < most ? most - kept : 0;
 }
 
-/* The token that has to end next so that this one has room; that may be this one itself. NULL:
- * there is room. */
+/* Returns the token that has to end next so that this one has room, which may be this one itself.
+ * NULL: there is room. */
 static struct token *in_the_way(struct token *t)
 {
 	struct pool *p = buffer_pool(t->buffer);
@@ -124,7 +124,6 @@ static bool outlive(struct broker *b, struct token *t)
 	return true;
 }
 
-/* One token ends, or outlives its maker. */
 void token_lose_maker(struct broker *b, struct token *t)
 {
 	bool may_stay = t->ends_ms > 0 && !t->maker->forfeits && !b->has_ended && find_group(t);

@@ -21,7 +21,7 @@
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 
-/* Told as tokens are shown: only to who answers for the token's user. */
+/* Tells those who answer for the token's user, as reports show tokens to nobody else. */
 static void tell_of_export(const struct request *r, const struct buffer *buffer)
 {
 	const struct access_object what = pool_object(buffer_pool(buffer));
@@ -83,7 +83,8 @@ void handle_export(struct request *r)
 	request_reply(r, &reply, NULL, 0);
 }
 
-/* The token, if its buffer is in a pool that this user may use, or the user's own. */
+/* Finds the token, if its buffer is in a pool that this user may use, or if it is this client's to
+ * end. NULL when answered. */
 static struct token *find_token(struct request *r, const struct wire_bytes *bytes)
 {
 	const char *how = NULL;

@@ -12,7 +12,7 @@ struct broker;
 struct client;
 struct name;
 
-/* A client's wish to hear of changes of names that start so. */
+/* A client's wish to hear of changes of names that start with a prefix. */
 struct watch {
 	TAILQ_ENTRY(watch) link;
 	LIST_ENTRY(watch) of_client;
@@ -20,22 +20,22 @@ struct watch {
 	struct charge charge;
 	uint64_t id;
 	uint32_t record;
-	bool behind; /* a change could not be sent; it is told so when its queue is empty */
+	bool behind; /* a change could not be sent; the client is told so when its queue is empty */
 	size_t size;
 	char prefix[];
 };
 
-/* 0 or a SHARE_E... number. */
+/* Makes a watch. 0 or a SHARE_E... number. */
 int watch_new(struct broker *b, struct client *client, const void *prefix, size_t size,
 	      struct watch **out, struct failure *failure);
 struct watch *watch_find(const struct client *client, uint64_t id);
 void watch_free(struct broker *b, struct watch *w);
-/* The journal says what it is now. */
+/* Notes in the journal what the watch is now. */
 void watch_note(struct broker *b, struct watch *w);
-/* Those that the journal has. 0 or negative errno. */
+/* Restores the watches that the journal has. 0 or negative errno. */
 int watches_restore(struct broker *b);
 
-/* @change is an enum share_change. */
+/* Tells those who watch the name what has become of it. @change is an enum share_change. */
 void watches_notify(struct broker *b, const struct name *n, uint32_t change);
 
 #endif
