@@ -29,7 +29,7 @@ static size_t size_of_versions(const struct member *producer)
 	return producer->channel->shape.in_flight * sizeof(uint32_t);
 }
 
-/* NULL without memory. */
+/* Returns what there is of this producer, or makes it. NULL without memory. */
 static struct acknowledged *acknowledged_of(struct member *producer)
 {
 	struct producer *p = &producer->as_producer;
@@ -57,7 +57,6 @@ int acknowledged_attach(struct acknowledged *a)
 	return 0;
 }
 
-/* The row of a consumer that is gone is about to go, and its producer may not have looked at it. */
 bool orphan_note_acknowledged(const struct claim *claim, uint32_t ticket, uint32_t version)
 {
 	struct member *producer = claim->producer;

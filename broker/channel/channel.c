@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Channels: found by name, made by whoever comes first, gone with their last member. What is told
- * to members is only that somebody has come or gone: one number in a page that all of them map, and
- * a wake-up for those who sleep. They ask who, when they are ready for the answer.
+ * Channels are found by name, made by whoever comes first, and gone with their last member. Members
+ * are told only that somebody has come or gone, by one number in a page that all of them map, and
+ * by a wake-up for those who sleep. They ask who, when they are ready for the answer.
  */
 
 #include <errno.h>
@@ -116,7 +116,7 @@ static int make_control(struct channel *ch)
 	r = page_map(ch->control_fd, CHANNEL_CONTROL_SIZE, true, &page);
 	if (r == 0) {
 		ch->control = page;
-		/* before the seal: nobody can map it for writing afterwards */
+		/* this comes before the seal, as nobody can map the page for writing afterwards */
 		r = kept_keep(&ch->control_fd, &(size_t){CHANNEL_CONTROL_SIZE}, 1);
 	}
 	if (r == 0)
@@ -202,7 +202,7 @@ void channel_changed(struct channel *ch, uint32_t role)
 
 	atomic_fetch_add(&ch->control->epoch, 1);
 	syscall(SYS_futex, &ch->control->epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-	/* who was expelled is to hear of it */
+	/* one that is LEFT may have been expelled, and is to hear of that */
 	TAILQ_FOREACH (m, &ch->members, of_channel)
 		if (m->role != role && (m->state == MEMBER_HERE || m->state == MEMBER_LEFT))
 			doorbell_ring(m->doorbell);

@@ -27,7 +27,7 @@ TAILQ_HEAD(member_list, member);
  * members have gone. Messages never pass through the broker.
  */
 struct channels {
-	TAILQ_HEAD(, channel) list; /* by identifier */
+	TAILQ_HEAD(, channel) list; /* in the order of identifiers */
 	struct table by_name;
 	uint64_t last_channel, last_member;
 	size_t n_members;
@@ -44,19 +44,19 @@ struct channels {
 };
 
 int channels_init(struct broker *b); /* 0 or -ENOMEM */
-/* At the end of the broker, before anybody loses the connection: whoever sleeps in a channel looks
- * again, as nobody can come any more. */
+/* Wakes whoever sleeps in a channel, at the end of the broker, as nobody can come any more. This is
+ * before anybody loses the connection. */
 void channels_wake(struct broker *b);
-/* When all clients are gone. */
+/* Ends what is left, when all clients are gone. */
 void channels_end(struct broker *b);
 void channels_deinit(struct broker *b);
-/* A broker that comes after another one: as the journal has them. 0 or negative errno.
- */
+/* Restores the channels that the journal has, in a broker that comes after another one. 0 or
+ * negative errno. */
 int channels_restore(struct broker *b);
 
-/* The connection of a client has ended: it leaves those that it is in. */
+/* Has a client leave the channels that it is in, as its connection has ended. */
 void members_leave(struct client *c);
-/* Its client is ending: some of its memberships, true when there are none any more. */
+/* Ends some memberships of a client that is ending. True when it has none any more. */
 bool members_end(struct client *c, int *budget);
 
 /* Loses messages of the channel of this name: those that wait for a consumer, that @by answers
@@ -64,12 +64,15 @@ bool members_end(struct client *c, int *budget);
 bool channel_drop_messages(struct broker *b, const void *name, size_t size, const struct client *by,
 			   uint64_t *n);
 
-/* In the order of identifiers, from the first on (@ch NULL); NULL at the end. */
+/* Returns the channel after @ch (NULL: the first one) in the order of identifiers; NULL at the
+ * end. */
 const struct channel *channels_next(const struct broker *b, const struct channel *ch);
 uint64_t channel_id(const struct channel *ch);
-/* RIGHT_READ or RIGHT_WRITE: to take part in it. */
+/* Whether the client has this right to the channel. To take part in it, one needs RIGHT_READ, and
+ * who writes RIGHT_WRITE. */
 bool channel_may(const struct channel *ch, const struct client *client, enum access_right right);
-/* An object, or NULL without memory. Takes what it has looked at off *looks. */
+/* Returns a row of a report, or NULL without memory. Takes the number of places that it has looked
+ * at off *looks. */
 json_t *channel_report(const struct channel *ch, int *looks);
 
 #endif

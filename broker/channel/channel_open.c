@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Opening channels: whoever comes first says what a channel is like, those who come later have to
+ * Opens channels. Whoever comes first says what a channel is like, those who come later have to
  * agree, and all are held to the access rules of its pool.
  */
 
@@ -27,9 +27,9 @@
 	(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | SHARE_CHANNEL_TRANSIENT | \
 	 SHARE_CHANNEL_LATEST | WIRE_CHANNEL_OLDEST | WIRE_CHANNEL_SERVICE)
 
-#define TEXT_MAX 258 /* a name in quotes */
+#define TEXT_MAX 258 /* bytes of a name in quotes */
 
-#define ROWS_BYTES (1 << 20)
+#define ROWS_BYTES (1 << 20) /* for which a ledger has rows, if that is more than it needs */
 
 #define DEFAULT_DEPTH      64
 #define DEFAULT_PRODUCERS  16
@@ -40,9 +40,9 @@ static uint32_t or_default(uint32_t value, uint32_t standard)
 	return value ? value : standard;
 }
 
-/* For the producers that are there, and for as many that are gone while something of them is still
- * owed. As a row that nobody has written takes no memory, there are more where that costs little.
- */
+/* Returns how many rows a ledger has: for the producers that are there, and for as many that are
+ * gone while something of them is still owed. As a row that nobody has written takes no memory,
+ * there are more where that costs little. */
 static uint32_t choose_rows(uint32_t in_flight, uint32_t producers)
 {
 	uint64_t fit = ROWS_BYTES / (sizeof(struct channel_row) +
@@ -52,7 +52,7 @@ static uint32_t choose_rows(uint32_t in_flight, uint32_t producers)
 	return rows < CHANNEL_MEMBERS_MAX ? (uint32_t)rows : CHANNEL_MEMBERS_MAX;
 }
 
-/* What whoever comes first asks for. */
+/* Fills in what whoever comes first asks for. */
 static void choose_shape(const struct wire_channel_open *m, struct channel_shape *out,
 			 uint32_t *producers)
 {
@@ -125,8 +125,8 @@ static bool check_shape(struct request *r, const struct channel_shape *s, uint32
 	return false;
 }
 
-/* Where nobody takes part any more and messages wait, the options cannot change by somebody
- * closing the channel: the answer says what to do instead. */
+/* Answers that an option is not what there is. Where nobody takes part any more and messages wait,
+ * it does not help that somebody closes the channel, so the answer says what does. */
 static void fail_unlike(struct request *r, const struct channel *ch, const char *what,
 			const char *is, const char *wanted)
 {
@@ -142,7 +142,7 @@ static void fail_unlike(struct request *r, const struct channel *ch, const char 
 			     what, ch->name, is, wanted, n, text_plural(n), n == 1 ? "s" : "");
 }
 
-/* What others ask for has to be what there is. */
+/* Checks that what somebody asks for who comes later is what there is. False when answered. */
 static bool check_same(struct request *r, const struct channel *ch)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
@@ -165,7 +165,7 @@ static bool check_same(struct request *r, const struct channel *ch)
 	bool service = m->flags & WIRE_CHANNEL_SERVICE;
 	char is[TEXT_MAX], wanted[TEXT_MAX];
 
-	/* each would take the other's messages for nonsense */
+	/* either would take the other's messages for nonsense */
 	if (service != ch->service) {
 		request_fail(r, SHARE_EEXIST, "channel '%s' is %s", ch->name,
 			     service ? "not of a service" : "of a service");
@@ -259,8 +259,8 @@ static uint32_t count_latest(const struct channel *ch)
 	return n;
 }
 
-/* What those that get the latest alone may hold leaves one ticket to all others, so that nobody has
- * to wait for them. */
+/* Checks that what those may hold that get the latest alone leaves a message's tickets to all
+ * others, so that nobody has to wait for them. False when answered. */
 static bool check_latest(struct request *r, const struct channel *ch)
 {
 	uint32_t others = count_latest(ch), history = ch->shape.history;
@@ -283,8 +283,9 @@ static bool check_latest(struct request *r, const struct channel *ch)
 	return false;
 }
 
-/* A library that takes what is there for nonsense is told before it sees that. So is a consumer
- * that has not said it wants so much: its program may have room for what was always the most. */
+/* Checks that a client can take messages of this size. A library that would take them for nonsense
+ * is refused before it sees one. So is a consumer that has not said that it wants so much, as its
+ * program may have room for what was once the most. False when answered. */
 static bool check_far(struct request *r, const struct channel *ch)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
@@ -363,7 +364,7 @@ static void make_channel(struct request *r, const struct channel *hidden)
 		request_fail_absent(r, "channel", &m->name);
 		return;
 	}
-	/* as with SHARE_CHANNEL_EXISTING: who may not make it can wait for who may */
+	/* as with SHARE_CHANNEL_EXISTING, so that who may not make it can wait for who may */
 	if (!request_may_name(r, RIGHT_CREATE, &m->name)) {
 		request_fail_foreign_name(r, SHARE_ENOENT, "make a channel", &m->name);
 		return;

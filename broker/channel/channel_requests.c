@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Requests of those who take part in channels: what they need of each other. What is asked for
- * because a message said so is answered with an error at worst: whoever sent the message may have
- * lied.
+ * Requests of those who take part in channels, for what they need of each other. A request for what
+ * a message named is answered with an error at worst, as whoever sent the message may have lied.
  */
 
 #include <errno.h>
@@ -31,10 +30,10 @@
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 
-#define MEMBER_FDS 3  /* page, pidfd, doorbell */
-#define NEW_MAX    21 /* in one CHANNEL_MEMBERS */
+#define MEMBER_FDS 3  /* a member's page, pidfd and doorbell */
+#define NEW_MAX    21 /* the most that are new in one CHANNEL_MEMBERS */
 
-/* NULL when answered. */
+/* Finds a member of this client's. NULL when answered. */
 static struct member *find_member(struct request *r, uint64_t id)
 {
 	struct member *m = member_find(r->client, id);
@@ -45,7 +44,8 @@ static struct member *find_member(struct request *r, uint64_t id)
 	return NULL;
 }
 
-/* One that was expelled keeps what it has. */
+/* Finds a member that is not PREPARING. It may have been expelled, as it keeps what it has. NULL
+ * when answered. */
 static struct member *find_ready(struct request *r, uint64_t id)
 {
 	struct member *m = find_member(r, id);
@@ -97,7 +97,7 @@ struct listing {
 	bool more, no_memory;
 };
 
-/* What a member has to know of the other one of a claim: 0 when nothing. */
+/* Returns as what a member is told of the other one of a claim; 0: it is not told of it. */
 static uint16_t state_for(const struct claim *claim, const struct member *other)
 {
 	switch (other->state) {
@@ -168,7 +168,7 @@ static void list_other(struct listing *l, const struct member *m, struct claim *
 	l->fds[l->n_fds++] = other->doorbell;
 }
 
-/* It has lost what it was told: the others are new to it. */
+/* Makes all others new to a member, as it has lost what it was told. */
 static void forget_told(struct member *m)
 {
 	for (struct claim *claim = claims_first(m); claim; claim = claims_next(m, claim))
@@ -234,7 +234,8 @@ void handle_channel_sync(struct request *r)
 	request_reply(r, &reply, l.fds, l.n_fds);
 }
 
-/* What the newcomer's fences are on. False when it could not be sent now. */
+/* Sends a client the timeline page that the newcomer's fences are on. False when it could not be
+ * sent now. */
 static bool offer_page(struct client *c, const struct client *newcomer)
 {
 	const struct timelines *t = newcomer->order->timelines;
@@ -266,8 +267,8 @@ static void introduce_to(struct member *m, struct claim *claim, const struct mem
 		set_told(claim, m, true);
 }
 
-/* Those who are there learn of it when they ask for who has come. They are told before that, too,
- * as the broker may be gone by then; who does not read what it is sent has to ask. */
+/* Tells those who are there of a newcomer. They would learn of it when they ask who has come, but
+ * the broker may be gone by then. Who does not read what it is sent has to ask. */
 static void introduce(struct member *newcomer)
 {
 	struct claim *claim;
@@ -280,14 +281,13 @@ static void introduce(struct member *newcomer)
 	}
 }
 
-/* The claim of a client's member of this role with another one; NULL: it has ended. */
+/* Finds the claim of a client's member of this role with another one; NULL: it has ended. */
 static struct claim *find_claim(const struct member *m, uint32_t role, uint64_t other)
 {
 	return m && m->role == role ? claim_find(m, other) : NULL;
 }
 
-/* Nothing is answered. What the message names may be gone by now, and then nothing is left to
- * do. */
+/* This has no answer. What the message names may be gone by now, and then nothing is left to do. */
 void handle_channel_drained(struct request *r)
 {
 	struct member *m = member_find(r->client, r->m->channel_drained.member);
@@ -297,8 +297,8 @@ void handle_channel_drained(struct request *r)
 		claim_is_over(claim);
 }
 
-/* A consumer that has closed the channel may be left to the broker, too: its streams may have work
- * to do. */
+/* Takes over one claim of a producer that goes on. The consumer may have closed the channel: its
+ * streams may have work to do. */
 void handle_channel_abandon(struct request *r)
 {
 	const struct wire_channel_abandon *a = &r->m->channel_abandon;
@@ -341,7 +341,8 @@ static void fail_foreign(struct request *r, const struct channel *ch, const stru
 		     p->name, ch->name, ch->pool->name);
 }
 
-/* Access that was taken away is not had through a channel that was opened before. */
+/* Checks the rights again, as a channel that was opened before gives no access that was taken away
+ * since. False when answered. */
 static bool check_access(struct request *r, const struct member *m)
 {
 	struct failure failure;
@@ -393,7 +394,8 @@ void handle_channel_segment(struct request *r)
 	request_reply(r, &reply, &fd, fd >= 0);
 }
 
-/* The buffer that the producer has lent to this client, and its membership: NULL when answered. */
+/* Finds the buffer that the producer has lent to this client, and the client's membership. NULL
+ * when answered. */
 static struct buffer *find_loan(struct request *r, uint64_t member, uint64_t producer, uint64_t id,
 				struct member **consumer)
 {
@@ -447,8 +449,8 @@ void handle_channel_retain(struct request *r)
 		request_fail_with(r, &failure);
 }
 
-/* What it had lent may be leased meanwhile, by another thread, which may have acknowledged the
- * message and closed the channel since. */
+/* A client may ask for the metadata of a loan, or of what it has leased: another of its threads may
+ * have retained the buffer, acknowledged the message and closed the channel meanwhile. */
 void handle_channel_metadata(struct request *r)
 {
 	const struct wire_channel_metadata *m = &r->m->channel_metadata;

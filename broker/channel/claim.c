@@ -95,19 +95,21 @@ static void claim_end(struct claim *claim)
 	channel_end_if_unused(ch);
 }
 
-/* Of a producer that is gone the consumer has received and acknowledged everything, though it has
- * not said so: it may not have looked since. This is what it says itself of all producers; of what
- * it has fetched, each is an entry. */
+/* Whether the consumer has received and acknowledged everything of a producer that is gone, though
+ * it has not said so, as it may not have looked since. What it holds, it says itself of all
+ * producers together. Of a claim for what it fetches nothing else can be left, as each message has
+ * an entry. */
 static bool owes_nothing(const struct claim *claim)
 {
 	if (claim->producer->state != MEMBER_GONE || claim->n > 0)
 		return false;
-	/* what it receives meanwhile is held before it is no longer to be received */
+	/* in this order, as what it receives meanwhile is held before it is no longer to be
+	 * received */
 	return claim->for_fetch ||
 	       (claim_unreceived(claim) == 0 && member_held(claim->consumer) == 0);
 }
 
-/* Such a claim gives its row away. */
+/* Ends a claim of which nothing is owed, if there is one, so that its row is free. */
 static void free_a_row(struct member *consumer)
 {
 	struct claim *claim = claims_first(consumer);
@@ -137,7 +139,7 @@ void claim_attach(struct claim *claim)
 	account_must_add(claim->consumer->timelines->account, PRICE_CLAIM);
 }
 
-/* Without a row there is no claim: see expel(). 0 or -ENOMEM. */
+/* Makes a claim; without a row *out is NULL, see claims_expel(). 0 or -ENOMEM. */
 static int make_claim(struct member *producer, struct member *consumer, struct claim **out)
 {
 	struct claim *claim;
@@ -173,8 +175,8 @@ struct claim *claim_make_for_fetch(struct member *producer, struct member *consu
 	return claim;
 }
 
-/* Of one whose connection has ended consumers may still get something, but not the other way
- * round. */
+/* Whether @other is to have a claim with @m, which comes. A consumer may still get something from a
+ * producer whose connection has ended, but gets nothing new after its own has. */
 static bool is_partner(const struct member *m, const struct member *other)
 {
 	return m->role != other->role &&
@@ -222,9 +224,9 @@ bool claims_expel(struct member *producer)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What pages say. Each is read once, and is whatever its owner liked.                         */
+/* What pages say. Each word is read once, and is whatever its owner liked.                    */
 
-/* False when the owner's streams can have no such fence: it counts as reached then. */
+/* Whether the owner's streams can have such a fence. One that they cannot have is reached. */
 static bool can_be(const struct timelines *t, uint32_t slot, uint64_t value)
 {
 	return !t->dead && slot > 0 && slot < TIMELINE_SLOTS && value > 0 &&
@@ -232,6 +234,7 @@ static bool can_be(const struct timelines *t, uint32_t slot, uint64_t value)
 	       (int64_t)(value - timeline_value(t->page, slot)) <= FENCE_AHEAD_MAX;
 }
 
+/* Whether the consumer's work is still to be done behind which it has acknowledged. */
 static bool runs(const struct member *consumer, const struct channel_ack *ack, uint64_t word)
 {
 	struct timelines *t = consumer->timelines;
@@ -248,7 +251,7 @@ static bool runs(const struct member *consumer, const struct channel_ack *ack, u
 	return fence_query(&fence) == TIMELINE_PENDING;
 }
 
-/* NULL: the consumer has never written it. */
+/* Returns the claim's row; NULL: the consumer has not written it for this producer. */
 static const struct channel_row *row_of(const struct claim *claim)
 {
 	struct member *consumer = claim->consumer;
@@ -300,13 +303,15 @@ uint32_t claim_ask_rejected(const struct claim *claim, uint32_t ticket, uint32_t
 		   : 0;
 }
 
-/* The version that the word says its consumer is done with. 0: none, as it was given back. */
+/* Returns the version with which the consumer is done, as the word says. 0: none, as it was given
+ * back. */
 static uint32_t acknowledged_version(uint64_t word)
 {
 	return word & CHANNEL_ACK_REJECTED && !MUTATION(note_rejected) ? 0 : (uint32_t)(word >> 32);
 }
 
-/* The row does not change any more, so a fence that was found reached is not looked at again. */
+/* Whether no fence in the row is still to be reached. The row does not change any more, so a fence
+ * that was found reached is not looked at again. False also if there was no time or no memory. */
 static bool is_quiet(struct claim *claim, int *budget)
 {
 	const struct channel_shape *shape = &claim->consumer->channel->shape;
@@ -346,7 +351,7 @@ bool claim_is_admitted(const struct claim *claim)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Looking at it                                                                               */
+/* Looking at claims                                                                           */
 
 void claim_follow(struct claim *claim)
 {
@@ -417,7 +422,7 @@ void claim_look(struct claim *claim, int *budget)
 
 void claim_is_over(struct claim *claim)
 {
-	/* said again, it changes nothing: each time costs a look at everything */
+	/* Said again, it changes nothing, but each time would cost a look at everything. */
 	if (claim->over)
 		return;
 	claim_tell_left_behind(claim);

@@ -9,49 +9,49 @@
 #include "broker/buffer/buffer.h"
 #include "broker/channel/inside.h"
 
-/* Inside of claims: claim.c has their life, take.c what the broker takes over. */
+/* What is inside claims. Their life is in claim.c, and what the broker takes over in take.c. */
 
 /* A buffer that was in flight when the broker took it over from its producer: there is one of
  * these, however many consumers may still use the buffer. */
 struct inherited {
-	struct buffer *buffer; /* NULL: of an orphan without one */
+	struct buffer *buffer; /* NULL: it is an orphan's that has none */
 	uint32_t version, ticket;
 	uint32_t n_entries;
 };
 
-/* What one consumer has of it. The reference on the buffer is the claim's, as the account of
- * another consumer may be gone before this entry ends. */
+/* What one consumer has of an inherited buffer. Each entry has its own reference on the buffer,
+ * which an account pays for: that of another consumer may be gone before this entry ends. */
 struct entry {
 	TAILQ_ENTRY(entry) link;
 	struct inherited *inherited;
-	/* Where this buffer is not the first one of its message: the message, of which the claim
-	 * has the first one as well. What becomes of that becomes of this. NULL: it ends by
-	 * itself. */
+	/* The message, if this buffer is not its first one. The claim has an entry for the first
+	 * one as well, and what becomes of that becomes of this. NULL: the entry ends by itself. */
 	struct orphan *further_of;
 	struct referrer referrer;
 	uint32_t record;
-	/* What it costs beyond what its producer paid for when it came. The consumer pays that,
-	 * as it keeps the message back, or the producer does where the consumer has no room. */
+	/* What the entry costs beyond what its producer paid for when it came. The consumer pays
+	 * that, as it keeps the message back, or the producer does where the consumer has no
+	 * room. */
 	uint32_t price : 31, producer_pays : 1;
 };
 
 struct claim {
 	LIST_ENTRY(claim) of_producer, of_consumer;
-	TAILQ_ENTRY(claim) link; /* in the broker, while it is followed */
+	TAILQ_ENTRY(claim) link; /* in the broker's list, while it is followed */
 	struct member *producer, *consumer;
 	uint32_t number;
 	uint32_t row;       /* of the consumer's ledger: it is this claim's until this ends */
 	bool told_producer; /* the producer was sent the consumer's descriptors */
-	bool told_consumer; /* and the consumer the producer's */
+	bool told_consumer; /* the consumer was sent the producer's */
 	bool over;          /* the consumer will acknowledge nothing more */
 	bool taken;         /* the broker looks after what the consumer may still use */
 	bool for_fetch;     /* it was made for what the consumer fetches, and has no lane */
 	bool followed;
-	uint32_t next_ticket; /* to be taken over */
+	uint32_t next_ticket; /* the next one to be taken over; by this the record has for_fetch */
 #define CLAIM_FOR_FETCH UINT32_MAX
-	uint32_t next_ack;  /* whose fence is to be looked at, once it is over */
-	uint32_t n;         /* entries */
-	uint32_t n_orphans; /* that it owns */
+	uint32_t next_ack;  /* the next one whose fence is looked at, once the claim is over */
+	uint32_t n;         /* how many entries it has */
+	uint32_t n_orphans; /* how many orphans it owns */
 	TAILQ_HEAD(, entry) entries;
 	uint32_t record;
 };
@@ -63,13 +63,13 @@ enum acknowledgement {
 	DONE_WITH,
 };
 enum acknowledgement claim_ask_row(const struct claim *claim, uint32_t ticket, uint32_t version);
-/* The number of the delivery that the consumer has given back; 0: it has given back none. */
+/* Returns the number of the delivery that the consumer has given back; 0: there is none. */
 uint32_t claim_ask_rejected(const struct claim *claim, uint32_t ticket, uint32_t version);
-/* The consumer's word for how many messages of its lane it has received. */
+/* Returns up to which message of its lane the consumer says it has received them. */
 uint64_t claim_taken(const struct claim *claim);
-/* Whether the producer has ever let the consumer in, which can have nothing of it otherwise. */
+/* Whether the producer has let the consumer in, which can have nothing of it otherwise. */
 bool claim_is_admitted(const struct claim *claim);
-/* The broker looks at the claim now, and again every now and then, until it ends or there is
+/* Has the broker look at the claim soon, and again every now and then, until it ends or there is
  * nothing that could change. */
 void claim_follow(struct claim *claim);
 
@@ -77,12 +77,13 @@ void claim_follow(struct claim *claim);
  * cost; @buffer may be NULL. NULL without memory. */
 struct entry *claim_add_entry(struct claim *claim, uint32_t ticket, uint32_t version,
 			      struct buffer *buffer);
-/* The entry was made before it was known that its message is an orphan. */
+/* Gives back what the entry costs, which was made before it was known that its message is an
+ * orphan: the producer paid for that when it came. */
 void entry_is_orphans(struct claim *claim, struct entry *entry);
 bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);
-/* The consumer is done with this one. */
+/* Frees an entry that the consumer is done with. */
 void entry_give_up(struct claim *claim, struct entry *entry);
-/* An entry that an earlier broker had made. 0 or -ENOMEM. */
+/* Makes an entry again that an earlier broker had made. 0 or -ENOMEM. */
 int claim_restore_entry(struct claim *claim, uint32_t ticket, uint32_t version,
 			struct buffer *buffer, bool consumer_pays, uint32_t record);
 

@@ -71,7 +71,8 @@ bool producer_has_copy(struct member *producer, uint32_t ticket)
 	return copy_ask(producer, ticket, &copy);
 }
 
-/* Who was let into this slot last: a member's identifier, 0: nobody. */
+/* Returns the identifier of the consumer that was let into this slot last; 0: nobody was. *start is
+ * where it began. */
 static uint64_t admitted_to(struct member *producer, uint32_t slot, uint64_t *start)
 {
 	const struct channel_shape *shape = &producer->channel->shape;
@@ -109,7 +110,8 @@ bool copy_was_of(const struct copy *copy, const struct claim *claim)
 	return consumer == claim->consumer->id || copy->sequence <= start;
 }
 
-/* A fence that is not reached is left to who waits for it, if its producer lives. */
+/* A fence that does not exist counts as not reached: that is left to the consumer that waits for
+ * it. */
 bool orphan_is_reached(const struct orphan *o)
 {
 	struct timelines *t = o->producer->timelines;

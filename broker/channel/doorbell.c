@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Doorbells. One is an eventfd that counts down from half of what it can count: who rings takes
+ * A doorbell is an eventfd that counts down from half of what it can count. Whoever rings takes
  * one, and whoever watches it with EPOLLET for reading and for writing is told of every change.
  *
  * Others have the same descriptor, and may mean harm with it. They cannot take what somebody else
  * has rung, as there is nothing in it to take: it is readable or writable, and mostly both,
- * whatever they do, and the change is what counts. They can make nobody wait: to take one waits for
- * nothing as long as there is one left, and by ones it lasts for longer than they live. Both hold
- * whether it blocks or not, which is for all who share it and anybody's to change.
+ * whatever they do, and the change is what counts. They can make nobody wait: taking one waits for
+ * nothing as long as there is one left, and taken by ones they last for longer than anybody lives.
+ * Both hold whether it blocks or not, which is for all who share it and anybody's to change.
  *
- * Not a socket: descriptors could be put into it, which its owner would have to close, and one that
- * lingers keeps it as long as its sender likes; and one end for all of them could be shut down,
- * while one for each needs an address, by which strangers find it. Not a pipe: who writes into it
- * out of memory that is not there (that of a file system in a program, say) holds its lock
- * meanwhile.
+ * It is not a socket: descriptors could be put into it, which its owner would have to close, and
+ * one that lingers keeps it as long as its sender likes; and one end for all of them could be shut
+ * down, while one for each needs an address, by which strangers find it. It is not a pipe: whoever
+ * writes into it out of memory that is not there (that of a file system in a program, say) holds
+ * its lock meanwhile.
  */
 
 #include <errno.h>

@@ -7,9 +7,9 @@
  * may ring share. Whoever has not been given it cannot find it, and nothing can be put into it.
  */
 
-/* A new one, the caller's; or negative errno. */
+/* Makes a doorbell, which the caller closes. Negative errno if that fails. */
 int doorbell_new(void);
-/* Never waits. */
+/* Rings, which never waits. -1: there is nobody who would hear it. */
 void doorbell_ring(int doorbell);
 
 #endif

@@ -33,29 +33,30 @@ struct segment;
 
 /*
  * A channel is who takes part in it, and what they share: messages never pass through the broker.
- * It lasts as long as it has members, those included that are gone and have claims left.
+ * It lasts as long as it has members. Those count that are gone and have claims or orphans left.
  */
 struct channel {
-	struct table_link key; /* by name */
+	struct table_link key; /* in the table of names */
 	TAILQ_ENTRY(channel) link;
 	struct broker *broker;
 	uint64_t id;
 	struct pool *pool;
 	struct channel_shape shape;
 	enum channel_layout layout;
-	bool service;       /* it is one of a service's two */
-	uint32_t producers; /* at a time */
+	bool service;       /* it is one of a service's two channels */
+	uint32_t producers; /* the most that there may be at a time */
 	int control_fd;
 	struct channel_control *control;
-	TAILQ_HEAD(, member) members;                  /* by identifier */
-	struct member *consumers[CHANNEL_MEMBERS_MAX]; /* by slot, which is free when it is GONE */
-	uint32_t left; /* bits: the roles of which members are leaving right now */
+	TAILQ_HEAD(, member) members;                  /* in the order of identifiers */
+	struct member *consumers[CHANNEL_MEMBERS_MAX]; /* by slot; one that is GONE has none */
+	uint32_t left; /* the roles of those that are leaving right now, a bit for each */
 	struct {
 		uint64_t waiting, owned;
 		uint64_t lost;        /* since the channel was made */
-		uint64_t untold;      /* of these: lost since a consumer was last told */
-		uint64_t deserted_ms; /* since when some wait and nobody may fetch them; 0: no */
-		/* Producers that are gone, and of which messages wait; by identifier. */
+		uint64_t untold;      /* of these, lost since a consumer was last told */
+		uint64_t deserted_ms; /* since when some wait that nobody may fetch; 0: none do */
+		/* The producers that are gone and have messages that wait, in the order of
+		 * identifiers. */
 		struct member_list producers;
 		uint32_t n_producers;
 	} orphans;
@@ -68,18 +69,19 @@ struct channel {
  *   PREPARING  maps its page, which is not sealed yet
  *   HERE       takes part
  *   LEFT       its connection has ended but the process lives, or it was expelled
- *   GONE       has closed the channel, or is dead; it stays as long as it has claims
+ *   GONE       has closed the channel, or is dead; it stays as long as it has claims or orphans
  */
 enum member_state { MEMBER_PREPARING, MEMBER_HERE, MEMBER_LEFT, MEMBER_GONE };
 
-#define MEMBER_COST 64 /* of a turn of the loop, when it goes: pages to unmap, others to wake */
+/* What a member that goes takes of a turn's budget, as it has pages to unmap and others to wake. */
+#define MEMBER_COST 64
 
-/* What its owner alone writes: a ring or a ledger. Read-only here, and hostile. */
+/* A ring or a ledger, which its owner alone writes. It is read-only here, and may be hostile. */
 struct member_page {
 	int fd;
 	void *memory;
 	size_t size;
-	size_t written[2]; /* where something was found in it, + 1: see member_unwritten() */
+	size_t written[2]; /* where something was found, + 1, so member_unwritten() need not look */
 };
 
 /* Where a producer is listed that is gone and has left messages that wait: with its channel,
@@ -87,36 +89,36 @@ struct member_page {
 enum producer_place { PRODUCER_NOWHERE, PRODUCER_STAYS, PRODUCER_LEAVES };
 
 struct producer {
-	bool closed;    /* it said so, before it went */
+	bool closed;    /* it said before it went that it closes the channel */
 	bool closing;   /* it is being taken over, and is in the broker's list of those */
 	bool transient; /* its messages do not outlive it */
-	/* in the list of those that are closing, or in that of its place */
+	/* in the list of those that are closing, or in the one that `place` says */
 	TAILQ_ENTRY(member) link;
 	enum producer_place place;
-	uint32_t serial; /* of the CHANNEL_CLOSE to be answered then, 0: none */
-	/* by ticket: what was taken over last; NULL: nothing was yet */
+	uint32_t serial; /* of the CHANNEL_CLOSE to be answered once it is taken over; 0: none */
+	/* by ticket, what was taken over last and somebody still has; NULL: there is none */
 	struct inherited **inherited;
 	uint64_t n_inherited, bytes_inherited;
-	uint64_t stalled_ms; /* when it said last that it waits; 0: never */
+	uint64_t stalled_ms; /* when others were last told that it waits; 0: never */
 
 	struct orphan **orphans; /* by ticket; NULL: there never was one */
 	TAILQ_HEAD(, orphan) waiting;
 	uint32_t n_waiting, n_owned;
 	struct orphan *returned_last; /* the last one that was given back and still waits */
-	uint32_t next_orphan;         /* the ticket that is to be looked at */
-	/* every message has been looked at: from now on its copy says whose it is */
+	uint32_t next_orphan;         /* the next ticket to be looked at */
+	/* All messages have been looked at. From now on each one's copy says whose it is. */
 	bool orphans_made;
-	struct acknowledged *acknowledged; /* by consumers that are gone; NULL: nothing */
+	struct acknowledged *acknowledged; /* what consumers have that are gone; NULL: nothing */
 };
 
 struct consumer {
 	bool writable, oldest, latest;
-	bool expelled; /* see claim.c */
+	bool expelled; /* it had no row for a new producer, see claim.c */
 	uint32_t slot;
-	uint64_t rows;               /* bit by row of its ledger: those that are some claim's */
-	uint64_t n_paid;             /* entries that its user pays for */
-	uint32_t fetched;            /* orphans that it was told it has */
-	uint64_t lost;               /* orphans that it was told are lost */
+	uint64_t rows;               /* which rows of its ledger some claim has, a bit for each */
+	uint64_t n_paid;             /* how many entries' references its user pays for */
+	uint32_t fetched;            /* how many orphans it was given */
+	uint64_t lost;               /* how many it was told are lost */
 	struct orphan *fetched_last; /* NULL: it is not this consumer's any more */
 };
 
@@ -137,8 +139,8 @@ struct member {
 	struct member_page page;
 	int pidfd;
 	int doorbell;              /* -1: nobody can be there any more */
-	LIST_HEAD(, claim) claims; /* on, or of, those of the other role */
-	/* by its role; the other one is zero */
+	LIST_HEAD(, claim) claims; /* a consumer's on producers, a producer's of consumers */
+	/* one of these, by its role; the other one is zero */
 	struct producer as_producer;
 	struct consumer as_consumer;
 	uint32_t record;
@@ -148,18 +150,18 @@ struct member {
 /* channel.c */
 
 struct channel *channel_find(struct broker *b, const void *name, size_t size);
-/* @shape is valid, and there may be @producers of them at a time. Who makes no member afterwards
- * calls channel_end_if_unused(). 0 or negative errno. */
+/* Makes a channel. @shape is valid; @producers is how many there may be at a time. Whoever makes no
+ * member afterwards calls channel_end_if_unused(). 0 or negative errno. */
 int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
 		const struct channel_shape *shape, uint32_t producers, bool service,
 		struct channel **out);
 /* Puts a channel that is filled in among those of the broker. */
 void channel_attach(struct broker *b, struct channel *ch, struct pool *pool);
 void channel_end_if_unused(struct channel *ch);
-/* A member of @role has come or gone, which the others are told. 0: nothing has changed, but all
- * are to look again. */
+/* Tells the others that a member of @role has come or gone. 0: nothing has changed, but all are to
+ * look again. */
 void channel_changed(struct channel *ch, uint32_t role);
-/* The number of members of this role that are not GONE. */
+/* Returns the number of members of this role that are not GONE. */
 uint32_t channel_count(const struct channel *ch, uint32_t role);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -174,43 +176,47 @@ enum member_error {
 	MEMBER_LATER
 };
 
-/* Its page, a pidfd, its doorbell, and one for the channel's own page, which may be the channel's
- * last member's to keep. */
+/* A member's page, pidfd and doorbell, and one for the channel's own page, as it may be the only
+ * member that this is kept for. */
 #define MEMBER_DESCRIPTORS 4
 
-/* @flags: those of CHANNEL_OPEN. 0, an enum member_error or negative errno. */
+/* Makes a member. @flags are those of CHANNEL_OPEN. 0, an enum member_error or negative errno. */
 int member_new(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,
 	       struct member **out);
-/* One that another broker had, and that is filled in. 0 or negative errno. */
+/* Puts a member that another broker had, and that is filled in, into its channel. 0 or negative
+ * errno. */
 int member_attach(struct member *m);
-/* PREPARING to HERE, with the claims that come of that. 0 or negative errno. */
+/* Makes a member that is PREPARING one that is HERE, with the claims that come of that. 0 or
+ * negative errno. */
 int member_ready(struct member *m);
-/* NULL: the client has no such membership. */
+/* Finds a client's membership; NULL: it has no such one. */
 struct member *member_find(const struct client *client, uint64_t id);
-/* It closes the channel, or was PREPARING. A producer goes on until it is taken over: @serial is
- * answered then. True when it is to be answered now. */
+/* Has the member leave, as its client asks for that. A producer stays until it is taken over, and
+ * the request with @serial is answered then. True when it is to be answered now. */
 bool member_close(struct member *m, uint32_t serial);
-/* Something has happened to it, for who watches. */
+/* Tells those who watch the broker what happens to a member. */
 void member_tell(const struct member *m, const char *action);
-/* Takes it out of its client's list of memberships. */
+/* Takes the member out of its client's list of memberships. */
 void member_detach(struct member *m);
-/* A table of pointers by ticket of a producer, all NULL. NULL without memory. */
+/* Makes a table of pointers, all NULL, by tickets of a producer. NULL without memory. */
 void *member_table_new(const struct member *producer);
-/* How much of its page, from @at in it on, its owner never wrote; 0: it did. Zeros are there, and
- * to read them takes memory, which it would not be its owner that has to pay for. */
+/* Returns how many bytes of a member's page, from @at in it on, its owner never wrote; 0: @at was
+ * written. Zeros are there; they are not read, as that takes memory for which the owner does not
+ * pay. */
 size_t member_unwritten(struct member *m, const void *at);
-/* The first of a producer's tickets from @ticket on that may be in use; NULL: there is none. */
+/* Finds the first of a producer's tickets from *ticket on that may be in use, and sets *ticket to
+ * its number. NULL: there is none. */
 const struct channel_ticket *member_next_ticket(struct member *producer, uint32_t *ticket);
-/* One that is GONE, and has no claim and no orphan, is freed. The channel stays:
+/* Frees a member that is GONE, and has no claim and no orphan. The channel stays until
  * channel_end_if_unused(). */
 void member_free_if_unused(struct member *m);
-/* A consumer says that what it has taken is all that it takes. */
+/* Whether a consumer says that what it has taken is all that it takes. */
 bool member_receives_no_more(struct member *consumer);
 
 /* ------------------------------------------------------------------------------------------- */
 /* claim.c: what a consumer may have of a producer                                             */
 
-/* One that another broker had, and that is filled in. */
+/* Puts a claim that is filled in into the lists of its producer and its consumer. */
 void claim_attach(struct claim *claim);
 /* Makes the newcomer's claims, one with each member of the other role, but for consumers that
  * have no row left. 0 or -ENOMEM. */
@@ -222,19 +228,20 @@ bool claims_expel(struct member *producer);
 /* The claims of a member of either role, one after the other. */
 struct claim *claims_first(const struct member *m);
 struct claim *claims_next(const struct member *m, const struct claim *claim);
-/* The member at the other end of one of @m's claims. */
+/* Returns the member at the other end of one of @m's claims. */
 struct member *claim_other(const struct claim *claim, const struct member *m);
-/* @m's claim with the member of this identifier; NULL: there is none (any more). */
+/* Finds @m's claim with the member of this identifier; NULL: there is none (any more). */
 struct claim *claim_find(const struct member *m, uint64_t other);
 
-/* The consumer has said that it has received and acknowledged all it will. */
+/* Notes that the consumer has received and acknowledged all that it will. */
 void claim_is_over(struct claim *claim);
-/* The same of all claims of a consumer that is GONE. */
+/* Does the same for all claims of a consumer that is GONE. */
 void claims_are_over(struct member *consumer);
-/* Looks at what pages say by now. That may end the claim, and its members and channel with it. */
+/* Looks at what the pages of a claim's members say by now. That may end the claim, and its members
+ * and channel with it. */
 void claim_look(struct claim *claim, int *budget);
-/* A claim on a producer that is gone, for a consumer that fetches. NULL: there is no memory or
- * no row. */
+/* Makes a claim on a producer that is gone, for a consumer that fetches. NULL: there is no memory
+ * or no row. */
 struct claim *claim_make_for_fetch(struct member *producer, struct member *consumer);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -242,7 +249,7 @@ struct claim *claim_make_for_fetch(struct member *producer, struct member *consu
 
 /* Takes over some of what the producer has in flight; true when that was all, and it is GONE. */
 bool member_take_over(struct member *producer, int *budget);
-/* The same, from the loop; the request with this serial is answered when all is taken over. */
+/* Has the loop do the same; the request with this serial is answered when all is taken over. */
 void member_take_over_later(struct member *producer, uint32_t serial);
 /* Takes over one claim of a producer that goes on. @tickets: bit by ticket, those that the
  * consumer may still use. 0, -ENOMEM, or -EDQUOT if neither's account has room for the entries. */
@@ -254,26 +261,28 @@ bool claim_has(const struct claim *claim, struct buffer *buffer);
 /* ------------------------------------------------------------------------------------------- */
 /* supply.c: what messages lie in */
 
-/* A GRANT without a buffer, to be sent to @m; *fd is borrowed, -1 when it has the segment already.
- * 0 or -ENOMEM. */
+/* Fills in a GRANT without a buffer, to be sent to @m. *fd is borrowed; -1: @m has the segment
+ * already. 0, -ENOMEM, -EACCES if @m may not have it, or -EDQUOT if its user cannot pay for it. */
 int member_grant(struct member *m, struct segment *s, struct wire_message *out, int *fd);
-/* RIGHT_READ or RIGHT_WRITE, and whether its user has it, which may have changed since it came. */
+/* Returns the right that a member needs, RIGHT_READ or RIGHT_WRITE; and whether its user has it,
+ * which may have changed since it came. */
 enum access_right member_needs(const struct member *m);
 bool member_may_take_part(const struct member *m);
 /* Sends a consumer what it does not have of its channel's pool; *more is set when not all of it
  * could go out. 0 or -ENOMEM. */
 int member_supply(struct member *m, bool *more);
-/* From now on a new segment is sent as well to all consumers of its pool's channels; and when one
- * is returned, those who sleep there are woken, as they have to unmap it. */
+/* Has a new segment sent to all consumers of its pool's channels from now on. When one is returned,
+ * those who sleep there are woken, as they have to unmap it. */
 void supply_start(struct memory *memory);
 
 /* ------------------------------------------------------------------------------------------- */
 /* progress.c */
 
-/* How much the consumer has yet to receive of the producer, as their pages say: messages, or that
- * it was left behind. */
+/* Returns how many messages the consumer has yet to receive of the producer, as their pages say; or
+ * 1 if it has yet to learn that it was left behind. */
 uint64_t claim_unreceived(const struct claim *claim);
-/* How many a consumer has received, and not acknowledged; and how many buffers these have. */
+/* Returns how many messages a consumer has received and not acknowledged; and how many buffers
+ * these have. */
 uint64_t member_held(struct member *consumer);
 uint64_t member_held_buffers(struct member *consumer);
 /* Whether the producer's ring says that it does not wait for the consumer any more. */
@@ -282,22 +291,22 @@ bool claim_is_left_behind(const struct claim *claim);
 /* ------------------------------------------------------------------------------------------- */
 /* report.c */
 
-/* If the producer waits for the consumer no more, that is logged, told and counted: before the
+/* Logs, tells and counts it if the producer waits for the consumer no more. It is called before the
  * claim is over or taken over. */
 void claim_tell_left_behind(const struct claim *claim);
-/* The same of a consumer, for another reason. */
+/* Does the same for a consumer that is left behind for another reason. */
 void member_tell_left_behind(struct member *consumer, const char *why);
-/* A producer waits for room, by its own word: that is logged, told and counted, as far as it may be
- * true. */
+/* Logs, tells and counts that a producer waits for room, which it says itself, as far as that may
+ * be true. */
 void member_tell_stalled(struct member *producer);
-/* Words for the numbers of a shape. */
+/* Return words for the numbers of a shape. */
 const char *channel_mode_name(uint32_t mode);
 const char *channel_when_full_name(uint32_t when_full);
 
 /* ------------------------------------------------------------------------------------------- */
 /* work.c: all this from the loop, a little at a time */
 
-#define CHANNELS_TURN 4096 /* tickets, or messages; about a millisecond */
+#define CHANNELS_TURN 4096 /* tickets or messages, which take about a millisecond */
 
 void channels_on_work(evutil_socket_t fd, short what, void *data); /* data is the broker */
 void channels_work_soon(struct broker *b);

@@ -2,8 +2,7 @@
 
 /*
  * Members of channels: how they come, and how they go. Each has a page that only it writes. The
- * broker maps it for reading, and does so only when somebody goes: what is in it is whatever its
- * owner liked.
+ * broker only reads it, mostly when somebody goes, and finds in it whatever its owner liked.
  */
 
 #include <errno.h>
@@ -30,9 +29,10 @@
 #include "broker/order/order.h"
 #include "pages/page.h"
 
-#define UNIT 4096 /* of memory, at least */
+#define UNIT 4096 /* bytes of memory that are there together, at least */
 
-/* A producer needs none: what is of it lies in rows, which are its claims'. */
+/* Gives a consumer a slot. A producer needs none, as what others have of it lies in rows, which its
+ * claims own. */
 static int take_slot(struct channel *ch, struct member *m)
 {
 	uint32_t i = 0;
@@ -60,8 +60,9 @@ static size_t page_size(const struct channel *ch, uint32_t role)
 				      : channel_ledger_size(&ch->shape);
 }
 
-/* What the broker keeps of a producer's messages when it is gone is paid for when it comes: by then
- * nobody can be refused that any more. Of a queue's one consumer at a time has each. */
+/* Returns the memory that the broker may keep of a member's messages. It is paid for when a
+ * producer comes, as nobody can be refused any more when it goes. A queue's message takes one
+ * entry, as one consumer at a time has it. */
 static uint64_t own_of(const struct channel *ch, uint32_t role)
 {
 	uint64_t each = PRICE_INHERITED;
@@ -256,13 +257,14 @@ static int try_to_join(struct channel *ch, struct client *client, uint32_t role,
 	return 0;
 }
 
+/* Whether messages of producers that are gone have given way, so that it may be tried again. */
 static bool make_room(struct channel *ch, const struct account *a, uint32_t role, int error,
 		      int *budget)
 {
 	switch (error) {
 	case MEMBER_QUOTA:
-		/* where it is memory of the broker that is missing, messages would be lost, and
-		 * others might take what that gives back */
+		/* Where the broker's memory is missing, none are lost for that, as others might
+		 * take what that gives back. */
 		return !account_lacks_memory(a, LIMIT_CHANNELS) &&
 		       orphans_give_way(ch, a, LIMIT_CHANNELS, 1, budget);
 	case MEMBER_NO_DESCRIPTORS:
@@ -335,8 +337,8 @@ int member_attach(struct member *m)
 	return page_map(m->page.fd, m->page.size, false, &m->page.memory);
 }
 
-/* The claims are there before anybody can know of the newcomer: whatever is sent from then on is
- * some claim's. */
+/* The claims are there before anybody can know of the newcomer, so that whatever is sent from then
+ * on is some claim's. */
 int member_ready(struct member *m)
 {
 	int r = claims_make(m);
@@ -368,7 +370,7 @@ struct member *member_find(const struct client *client, uint64_t id)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Nobody is told about one that was never ready. */
+/* Frees a member that was never ready, of which nobody is told. */
 static void forget(struct member *m)
 {
 	struct channel *ch = m->channel;
@@ -411,7 +413,7 @@ bool member_close(struct member *m, uint32_t serial)
 		consumer_goes(m);
 		return true;
 	}
-	m->as_producer.closed = true; /* noted there */
+	m->as_producer.closed = true; /* member_take_over_later() notes that, too */
 	member_take_over_later(m, serial);
 	return false;
 }
@@ -432,7 +434,7 @@ void members_leave(struct client *c)
 			m->channel->left |= 1u << m->role;
 		}
 	}
-	/* however many it was there: the others hear of it once */
+	/* the others hear of it once, however many members of theirs the client was */
 	LIST_FOREACH (m, &c->members, of_client) {
 		uint32_t role = m->channel->left & 1u << m->role;
 

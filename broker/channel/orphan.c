@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Orphans: what a queue's producer that is gone has sent, and nobody has acknowledged. The message
- * itself stays in the producer's ring, where there is a copy of it by ticket; its memory is kept
- * here. The broker reads who has it, and never its data.
+ * An orphan is a message that a queue's producer that is gone has sent, and that nobody has
+ * acknowledged. The message itself stays in the producer's ring, where there is a copy of it by
+ * ticket; its memory is kept here. The broker reads who has it, and never its data.
  *
- * An orphan is owned by the claim of who has it in its lane, or has fetched it, or it waits. Who
- * can acknowledge nothing more gives it back: what it had is marked then, and is lost when it has
- * been delivered as often as the channel allows, as there is nobody left to take it back. Who gets
- * those that wait is in orphan_fetch.c, and what becomes of those that nobody gets in
- * orphan_lost.c.
+ * An orphan is owned by the claim of the consumer that has it in its lane or has fetched it, or it
+ * waits. A consumer that can acknowledge nothing more gives it back. If that one had received it,
+ * this counts as a delivery; when it has been delivered as often as the channel allows, it is lost,
+ * as there is nobody left to take it back. Who gets those that wait is in orphan_fetch.c, and what
+ * becomes of those that nobody gets in orphan_lost.c.
  *
- * One of several buffers is found by the tickets of all of them, and known by the first one's. Its
- * owner has an entry for each, so that each may be kept by itself when it is acknowledged.
+ * An orphan of several buffers is found by the tickets of all of them, and known by the first
+ * one's. Its owner has an entry for each, so that each may be kept by itself when it is
+ * acknowledged.
  *
  * The rules R6 to R10 of tests/themes/model/membership.pml are these.
  */
@@ -52,7 +53,7 @@ static uint64_t count(const struct channel *ch)
 	return ch->orphans.waiting + ch->orphans.owned;
 }
 
-/* Consumers ask who is there, and so for these. */
+/* Has consumers ask who is there, with which they ask for orphans. */
 static void tell_consumers(struct channel *ch)
 {
 	channel_changed(ch, SHARE_PRODUCER);
@@ -74,8 +75,8 @@ static void count_held(const struct orphan *o, int n)
 		count_buffer(p, o->further[i].buffer, n);
 }
 
-/* One that @returns comes before those that nobody has had yet: mostly several do, in their order.
- */
+/* Puts an orphan among those that wait. One that @returns comes before those that nobody has had
+ * yet; mostly several return, in the order in which they were sent. */
 static void wait_for_owner(struct orphan *o, bool returns)
 {
 	struct producer *p = &o->producer->as_producer;
@@ -121,8 +122,8 @@ static void set_owner(struct orphan *o, struct claim *claim)
 	o->producer->channel->orphans.owned++;
 }
 
-/* The owner's entries for buffers behind the first one end now, or (@given_back false) by
- * themselves. */
+/* Gives up the owner's entries for buffers behind the first one; or (@given_back false) has them
+ * end by themselves. */
 static void part_from_entries(struct orphan *o, bool given_back)
 {
 	for (uint32_t i = 0; i < o->n_further; i++) {
@@ -150,7 +151,7 @@ static void lose_owner(struct orphan *o)
 	o->producer->channel->orphans.owned--;
 }
 
-/* Frees it, after which its producer may be unused. */
+/* Frees an orphan, after which its producer may be unused. */
 static void end(struct orphan *o)
 {
 	struct member *producer = o->producer;
@@ -172,7 +173,7 @@ static void end(struct orphan *o)
 	}
 	free(o->further);
 	free(o);
-	/* who has waited for the last one hears that there are none */
+	/* a consumer that waits for the last one hears that there are none any more */
 	if (count(ch) == 0)
 		tell_consumers(ch);
 }
@@ -222,7 +223,7 @@ void orphan_give(struct orphan *o, struct claim *claim)
 	member_note(claim->consumer);
 }
 
-/* False without memory. */
+/* Makes the producer's table of orphans, if there is none. False without memory. */
 static bool prepare(struct member *producer)
 {
 	struct producer *p = &producer->as_producer;
@@ -250,7 +251,7 @@ static void attach(struct orphan *o)
 	o->producer->channel->broker->channels->n_orphans++;
 }
 
-/* Each of its tickets is its own. */
+/* Whether the orphan's tickets can be: each is of the channel, and no other message's. */
 static bool are_tickets(const struct orphan *o)
 {
 	const struct channel_shape *shape = &o->producer->channel->shape;
@@ -329,7 +330,8 @@ bool orphans_have_entries(struct claim *claim)
 /* ------------------------------------------------------------------------------------------- */
 /* A producer goes                                                                             */
 
-/* Who has it can acknowledge it no more. */
+/* Has an orphan wait again, or ends it, as its owner can acknowledge it no more or has rejected it.
+ * @had: the owner had received it, which counts as a delivery. */
 static void give_back(struct orphan *o, bool had)
 {
 	if (had && o->deliveries >= o->producer->channel->shape.deliveries) {
@@ -354,7 +356,7 @@ static uint32_t deliveries_of(const struct member *producer, const struct copy *
 	return copy->deliveries == 0 ? 1 : copy->deliveries < most ? copy->deliveries : most;
 }
 
-/* The buffer must be the producer's, as all else that it has; false: it is none of its. */
+/* Finds a buffer that the ring names, which may be none. False: it is not the producer's. */
 static bool find_buffer(struct member *producer, uint64_t id, struct buffer **out)
 {
 	struct broker *b = producer->channel->broker;
@@ -377,7 +379,7 @@ static void discard(struct orphan *o)
 	free(o);
 }
 
-/* What lies behind the first buffer. False: it is none of the producer's. */
+/* Finds the buffers behind the first one. False: some are not the producer's, or cannot be. */
 static bool read_further(struct orphan *o, const struct copy *copy)
 {
 	for (uint32_t i = 0; i < o->n_further; i++) {
@@ -393,8 +395,8 @@ static bool read_further(struct orphan *o, const struct copy *copy)
 	return are_tickets(o);
 }
 
-/* One that is nobody's yet, and not attached; *nonsense: there is no such message. NULL without
- * memory, or for that. */
+/* Makes an orphan that is nobody's yet, and not attached. NULL without memory, or if (*nonsense)
+ * there can be no such message. */
 static struct orphan *begin(struct member *producer, uint32_t ticket, const struct copy *copy,
 			    struct buffer *buffer, bool *nonsense)
 {
@@ -419,7 +421,7 @@ static struct orphan *begin(struct member *producer, uint32_t ticket, const stru
 	return NULL;
 }
 
-/* False without memory. */
+/* Makes an orphan of the message of this ticket, if it is one. False without memory. */
 static bool make_orphan(struct member *producer, uint32_t ticket, int *budget)
 {
 	struct channel *ch = producer->channel;
@@ -471,8 +473,8 @@ static int compare_tickets(const void *left, const void *right)
 	return (a->number > b->number) - (a->number < b->number);
 }
 
-/* They were found in the order of their tickets, and are received in the order in which they
- * were sent. Without memory for that they stay as they are. */
+/* Sorts the orphans that wait: they were found in the order of their tickets, and are received in
+ * the order in which they were sent. Without memory for that they stay as they are. */
 static void sort_waiting(struct producer *p)
 {
 	struct orphan **all =
@@ -499,7 +501,7 @@ bool orphans_make(struct member *producer, int *budget)
 	if (p->orphans_made || p->transient || !channel_has_copies(&ch->shape, ch->layout) ||
 	    ch->broker->has_ended || MUTATION(make_no_orphans))
 		return true;
-	/* each is looked at once: it may be one that is lost, which is counted */
+	/* each ticket is looked at once, as its message may be lost, which is counted */
 	for (; member_next_ticket(producer, &p->next_orphan); p->next_orphan++, --*budget) {
 		if (*budget <= 0)
 			return false;

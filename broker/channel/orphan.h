@@ -19,32 +19,35 @@ struct orphan {
 	struct claim *owner;   /* whose entry is of the same ticket and version; NULL: it waits */
 	struct buffer *buffer; /* NULL: none */
 	struct referrer referrer;
-	uint64_t number;   /* the producer's */
-	uint64_t position; /* in the owner's lane, + 1; 0: in none, it was fetched or waits */
+	uint64_t number; /* the producer's number of the message */
+	uint64_t
+	    position; /* in the owner's lane, + 1; 0: it is in none, as it was fetched or waits */
 	uint32_t ticket, version;
 	uint32_t deliveries;
 	/* its number among those that its owner has fetched; 0: none */
 	uint32_t fetch;
-	uint64_t rejected_by, rejected_ms; /* who has given it back last; 0: not so, or unknown */
-	struct orphan_further *further;    /* NULL: there are none */
+	uint64_t rejected_by,
+	    rejected_ms;                /* who gave it back last; 0: nobody, or it is not known */
+	struct orphan_further *further; /* NULL: there are none */
 	uint8_t n_further;
-	bool has_entry; /* of another broker's: orphans_have_entries() has found it */
+	bool has_entry; /* orphans_have_entries() has found the entry that another broker made */
 	uint32_t record;
 };
 
-/* Of a producer that is there, by ticket: the version that a consumer has acknowledged that is
- * gone. */
+/* The versions that consumers that are gone have acknowledged, by the tickets of a producer that is
+ * there. */
 struct acknowledged {
 	struct member *producer;
 	bool is_noted;
 	uint32_t record;
-	size_t size; /* of all versions, bytes */
+	size_t size; /* bytes of all versions */
 	uint32_t versions[];
 };
 
 /* ------------------------------------------------------------------------------------------- */
 /* copy.c: what the producer says of a message                                                 */
 
+/* What the ring has of a message, as it was read. */
 struct copy {
 	uint64_t buffer, number, sequence, value;
 	uint32_t version, slot, timeline, deliveries, n_further;
@@ -54,14 +57,15 @@ struct copy_further {
 	uint64_t buffer;
 	uint32_t ticket, version;
 };
-/* False when this ticket is not in use, or its producer keeps no copies. */
+/* Reads the copy of a ticket's message. False when this ticket is not in use, or its producer keeps
+ * no copies. */
 bool copy_ask(struct member *producer, uint32_t ticket, struct copy *out);
-/* The @i-th behind the first one of the message with this ticket. False: there is none, or it is
- * another message's. */
+/* Reads which buffer is the @i-th behind the first one of the message with this ticket. False:
+ * there is none, or it is another message's. */
 bool copy_ask_further(struct member *producer, uint32_t ticket, const struct copy *copy, uint32_t i,
 		      struct copy_further *out);
-/* The claim of the consumer in whose lane the message is; NULL: it is in none, or that one is
- * gone. */
+/* Finds the claim of the consumer in whose lane the message is; NULL: it is in none, or that
+ * consumer's claim has ended. */
 struct claim *copy_owner(struct member *producer, const struct copy *copy);
 /* Whether the message was in the lane of this claim's consumer, whose slot may be another one's
  * by now. */
@@ -74,14 +78,15 @@ bool orphan_is_reached(const struct orphan *o);
 /* acknowledged.c                                                                              */
 
 bool producer_has_noted(const struct member *producer, uint32_t ticket, uint32_t version);
-/* A consumer that is gone has acknowledged this, and its claim is about to end. False without
- * memory. */
+/* Remembers that a consumer has acknowledged this whose claim is about to end, as its row goes and
+ * the producer may not have looked at it. False without memory. */
 bool orphan_note_acknowledged(const struct claim *claim, uint32_t ticket, uint32_t version);
-/* A claim ends for which that was noted. */
+/* Puts what was remembered of a claim that ends into the journal. */
 void producer_note_acknowledged(const struct member *producer);
-/* All orphans of the producer are made, so nobody asks any more which messages are none. */
+/* Forgets that, when all orphans of the producer are made, so that nobody asks any more which
+ * messages are none. */
 void producer_forget_acknowledged(struct member *producer);
-/* What an earlier broker had noted. 0 or -EBADMSG. */
+/* Gives a producer what an earlier broker had noted. 0 or -EBADMSG. */
 int acknowledged_attach(struct acknowledged *a);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -90,24 +95,24 @@ int acknowledged_attach(struct acknowledged *a);
 /* Makes some of those of a producer that goes, before its leases go; true when those are all. */
 bool orphans_make(struct member *producer, int *budget);
 bool producer_has_orphans(const struct member *producer);
-/* Looks at what its owner says of an orphan. True: the owner has given it back, and has nothing
- * of it any more. */
+/* Looks at what a claim's consumer says of the message, if it is an orphan that the claim owns.
+ * True: the consumer has given it back, and has nothing of it any more. */
 bool orphan_look(struct claim *claim, const struct inherited *inherited,
 		 enum acknowledgement acknowledged);
-/* The message of which this is a ticket; NULL: there is none. */
+/* Finds the orphan of which this is a ticket; NULL: there is none. */
 struct orphan *orphan_find(const struct member *producer, uint32_t ticket);
-/* The claim gets entries for all of it, or (false) there is no memory for that. */
+/* Gives the claim entries for all buffers of an orphan; or none, and false, without memory. */
 bool orphan_add_entries(struct orphan *o, struct claim *claim);
-/* An orphan that waits becomes the claim's, which has entries for all of it. */
+/* Makes the claim, which has entries for all of it, the owner of an orphan that waits. */
 void orphan_give(struct orphan *o, struct claim *claim);
-/* An orphan that waits is lost, and counted among those. */
+/* Ends an orphan that waits, and counts it among those that are lost. */
 void orphan_lose(struct orphan *o);
-/* Frees what orphans there are of a member that is freed. */
+/* Frees the tables of a member that is freed, and has no orphans any more. */
 void producer_end_orphans(struct member *producer);
-/* One that another broker had. 0, -EBADMSG or -ENOMEM. */
+/* Puts an orphan that another broker had where it belongs. 0, -EBADMSG or -ENOMEM. */
 int orphan_attach(struct orphan *o);
-/* When all of these are there: whether each one that is the claim's has an entry, without which it
- * would never end. */
+/* Whether each orphan that is the claim's has an entry, without which it would never end. It is
+ * called when all orphans and entries are restored. */
 bool orphans_have_entries(struct claim *claim);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -116,32 +121,31 @@ bool orphans_have_entries(struct claim *claim);
 /* Gives the consumer one that waits, or the one that it was given last if it @had not heard of
  * that. NULL: there is none for it now. */
 struct orphan *orphan_fetch(struct member *consumer, uint32_t had);
-/* Those that may yet come to this consumer because somebody else gives them back, and producers
- * that may leave some. */
+/* Returns how many orphans may yet come to this consumer, as somebody else may give them back, and
+ * how many producers may leave some, in one number. */
 uint32_t orphans_of_others(const struct member *consumer);
 
 /* ------------------------------------------------------------------------------------------- */
 /* orphan_lost.c: those that nobody gets */
 
-/* So many messages of producers that are gone are lost, of this one or (NULL) of several: that is
- * logged, told and counted. 0: nothing. */
+/* Logs, tells and counts that @n messages of producers that are gone are lost, of @producer or
+ * (NULL) of several. Of none nothing is said. */
 void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *producer,
 		       const char *why);
-/* Messages of this one that were delivered too often, which are lost when it is gone. */
+/* Loses messages of a producer that goes or is gone, as they were delivered too often. */
 void orphans_lose_often(struct member *producer, uint64_t n);
-/* When the producer goes: loses those of them that were set aside, and that it has not taken
- * back. */
+/* Loses what a producer that goes has set aside, as it takes that back no more. */
 void orphans_lose_aside(struct member *producer);
-/* Those that nobody comes for are lost, every now and then. */
+/* Loses, every now and then, orphans that nobody comes for. */
 void orphans_look(struct broker *b, int *budget);
-/* Loses as many of one producer's that wait as there is time for; their number. The producer
- * stays, though it may be unused then. */
+/* Loses as many of one producer's orphans that wait as there is time for, and returns their number.
+ * The producer stays, though it may be unused then. */
 uint64_t orphans_lose_waiting(struct member *producer, int *budget);
-/* At the end of the broker. */
+/* Ends all orphans that wait, at the end of the broker. */
 void orphans_end_all(struct broker *b);
-/* Whether a consumer that is not @but (NULL: any) may ask for some. */
+/* Whether a consumer other than @but (NULL: whichever) may ask for orphans. */
 bool anybody_may_fetch(const struct channel *ch, const struct member *but);
-/* What is lost that no consumer was told of is told to this one. */
+/* Has this consumer told of what is lost that no consumer was told of. */
 void orphans_tell_lost(struct member *consumer);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -152,9 +156,10 @@ void orphans_tell_lost(struct member *consumer);
 void producer_sort_in(struct member *producer);
 /* Loses as many messages of producers that their channels do not keep as there is time for. */
 void orphans_leave(struct broker *b, int *budget);
-/* To make room for who joins a channel, which stays, and needs so much of @resource, those of this
- * account's oldest producers that have nothing else are lost. False: all of them would not make
- * enough, or (*budget is 0) there was no time for all of their messages. */
+/* Makes room for so much of @resource, which somebody needs who joins a channel: loses the orphans
+ * of this account's oldest producers of which nothing else is left. The channel stays. False: all
+ * of them would not make enough room, or (*budget is 0) there was no time for all of their
+ * messages. */
 bool orphans_give_way(struct channel *joined, const struct account *account,
 		      enum limit_kind resource, uint64_t amount, int *budget);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Orphans that wait, and those who fetch them: who has nothing else to receive gets one at a time.
- * That it is its own is in the commit before the answer (R9), and the answer is given again until
- * the consumer counts it among those that it had.
+ * Orphans that wait, and those who fetch them. A consumer that has nothing else to receive gets one
+ * at a time. Whose it is is committed to the journal before the answer (R9), and the answer is
+ * given again until the consumer counts it among those that it had.
  */
 
 #include <share/channel.h>
@@ -14,16 +14,16 @@
 
 #define LEFT_TO_OTHERS_MS 1000
 
-/* What one answer takes. */
+/* What is known while one request is answered. */
 struct search {
-	int looks;       /* at entries of the consumer and at messages, that are left */
-	bool has_others; /* who may get what this one has given back */
+	int looks;       /* how many entries and messages may still be looked at */
+	bool has_others; /* others may get what this consumer has given back */
 };
 #define LOOKS 4096 /* about as long as a request */
 
-/* Whether the claim has an entry for another version of one of the orphan's tickets, or for this
- * one, that it has not given up yet: the ticket's one word in the row would be about both. Only who
- * was left behind has such entries, or has given the message back. */
+/* Whether the claim still has an entry for one of the orphan's tickets, of this version or another
+ * one: the ticket's one word in the row would be about both messages. Only a consumer has such
+ * entries that was left behind or has given the message back. */
 static bool has_ticket(const struct claim *claim, const struct orphan *o, struct search *s)
 {
 	const struct entry *entry;
@@ -36,8 +36,8 @@ static bool has_ticket(const struct claim *claim, const struct orphan *o, struct
 	return false;
 }
 
-/* Who has given the message back leaves it to others for a while; not for ever, as those may
- * hang. */
+/* Whether the consumer leaves the message to others, as it has given it back. It does so for a
+ * while and not for ever, as those may hang. */
 static bool is_left_to_others(const struct orphan *o, const struct member *consumer,
 			      const struct search *s)
 {
@@ -45,7 +45,8 @@ static bool is_left_to_others(const struct orphan *o, const struct member *consu
 	       clock_ms() - o->rejected_ms < LEFT_TO_OTHERS_MS;
 }
 
-/* At least the first one is looked at. */
+/* Finds an orphan of this producer for the consumer. At least the first one is looked at, even when
+ * no looks are left. */
 static struct orphan *choose(struct member *producer, const struct member *consumer,
 			     const struct claim *claim, struct search *s)
 {
@@ -62,8 +63,8 @@ static struct orphan *choose(struct member *producer, const struct member *consu
 	return NULL;
 }
 
-/* One of this producer's; NULL: there is none for it, or no memory or row. A claim that is over has
- * to end before there is another one. */
+/* Gives the consumer an orphan of this producer. NULL: there is none for it, or no memory or row. A
+ * claim that is over has to end before there is another one. */
 static struct orphan *fetch_of(struct member *consumer, struct member *producer, struct search *s)
 {
 	struct claim *claim = claim_find(producer, consumer->id);
@@ -87,10 +88,11 @@ struct orphan *orphan_fetch(struct member *consumer, uint32_t had)
 	if (o && had != consumer->as_consumer.fetched)
 		return o;
 	o = NULL;
-	/* in the order in which they came */
+	/* the producer that came first is the first one here */
 	for (m = TAILQ_FIRST(&consumer->channel->orphans.producers); m && !o && s.looks > 0;
 	     m = next) {
-		next = TAILQ_NEXT(m, as_producer.link); /* as the last one that waits may be it */
+		/* the producer leaves the list with its last orphan that waits */
+		next = TAILQ_NEXT(m, as_producer.link);
 		o = fetch_of(consumer, m, &s);
 	}
 	return o;
@@ -105,7 +107,7 @@ uint32_t orphans_of_others(const struct member *consumer)
 
 	for (claim = claims_first(consumer); claim; claim = claims_next(consumer, claim))
 		n -= claim->over ? 0 : claim->n_orphans;
-	/* whoever believes that these are gone knows it before the broker does */
+	/* a consumer may know that a producer is gone before the broker does */
 	TAILQ_FOREACH (m, &ch->members, of_channel)
 		n += m->role == SHARE_PRODUCER && member_takes_part(m);
 	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;

@@ -5,8 +5,8 @@
  * there are too many (orphan_room.c). What goes is counted and logged, and the next consumer is
  * told.
  *
- * There may be 64 times 8192 of them, so they go in several turns of the loop: each takes its
- * budget along, and what is left then goes in the next one.
+ * There may be 64 times 8192 of them, so they go in several turns of the loop. Each turn has its
+ * budget, and what is left then goes in the next one.
  */
 
 #include <inttypes.h>
@@ -76,7 +76,8 @@ void orphans_lose_aside(struct member *producer)
 	bool counts =
 	    atomic_load_explicit(&ring->heeds, memory_order_relaxed) & CHANNEL_COUNTS_TAKEN_BACK;
 
-	/* a service's are for who has asked; and who writes nonsense has not sent as many */
+	/* Transient messages end with their producer; and a producer that writes nonsense has not
+	 * sent as many. */
 	if (counts && !producer->as_producer.transient && n <= UINT32_MAX)
 		orphans_lose_often(producer, n);
 }
@@ -90,8 +91,8 @@ uint64_t orphans_lose_waiting(struct member *producer, int *budget)
 	return n;
 }
 
-/* Of producers that are gone, and of those whom @by (NULL: anybody) answers for. Their number; all,
- * if there was time for them. */
+/* Loses orphans that wait, of those producers for whose users @by (NULL: whoever) answers, as far
+ * as there is time. Returns their number. */
 static uint64_t lose_waiting_of(struct channel *ch, const struct client *by, const char *why,
 				int *budget)
 {
@@ -110,8 +111,8 @@ static uint64_t lose_waiting_of(struct channel *ch, const struct client *by, con
 	return n;
 }
 
-/* Not who has lost its connection or was expelled, nor a program with an older library, which asks
- * for none. */
+/* A consumer that has lost its connection or was expelled may not ask; and a program with an older
+ * library does not. */
 bool anybody_may_fetch(const struct channel *ch, const struct member *but)
 {
 	for (uint32_t i = 0; i < ch->shape.consumers; i++) {
@@ -124,7 +125,7 @@ bool anybody_may_fetch(const struct channel *ch, const struct member *but)
 	return false;
 }
 
-/* There was no time for all. */
+/* Has the loop look again at once, as there was no time for all. */
 static void look_again(struct broker *b)
 {
 	b->channels->looked_ms = 0;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Which orphans are kept. Of each channel those of so many producers are: of more, the oldest one
- * of the user who has most leaves, so that nobody takes their places from others. What a consumer
- * has takes no place: nobody could use that by losing it, and each consumer has rows for so many
- * producers.
+ * Which orphans are kept. A channel keeps those of 64 producers. If there are more, the oldest
+ * producer of the user who has most leaves, so that nobody takes the places of others. What a
+ * consumer has takes no place, as each consumer has rows for a limited number of producers.
  *
- * A producer that is gone counts as its user's membership: when that has no room for more, its
- * oldest ones go that are nothing else any more.
+ * A producer that is gone counts as a membership of its user's: when the user has no room for more,
+ * the oldest producers go of which nothing is left but messages that wait.
  */
 
 #include <stdlib.h>
@@ -18,7 +17,7 @@
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
 
-#define PRODUCERS_MAX 64 /* of a channel, that are gone and of which some wait */
+#define PRODUCERS_MAX 64 /* of a channel that are gone and have messages that wait */
 
 static void take_out(struct member *m)
 {
@@ -34,7 +33,7 @@ static void take_out(struct member *m)
 	p->place = PRODUCER_NOWHERE;
 }
 
-/* There are only a few. */
+/* Puts a producer into its channel's list, which is sorted; there are only a few in it. */
 static void put_in(struct member *m)
 {
 	struct member_list *all = &m->channel->orphans.producers;
@@ -60,6 +59,7 @@ static uint32_t count_of(const struct channel *ch, const struct account *user)
 	return n;
 }
 
+/* Returns the oldest producer of the user who has most. */
 static struct member *one_too_many(const struct channel *ch)
 {
 	struct member *m, *found = NULL;
@@ -101,8 +101,8 @@ void producer_sort_in(struct member *m)
 		leave(one_too_many(m->channel));
 }
 
-/* True if it has no messages any more that wait, and may be gone; false: there was no time for all
- * of them. */
+/* Loses a producer's messages that wait, and perhaps the producer with them. False: there was no
+ * time for all of them. */
 static bool lose(struct member *m, const char *why, int *budget)
 {
 	channel_tell_lost(m->channel, orphans_lose_waiting(m, budget), m, why);
@@ -130,8 +130,8 @@ void orphans_leave(struct broker *b, int *budget)
 /* ------------------------------------------------------------------------------------------- */
 /* Room for who joins                                                                          */
 
-/* All that is left of the producer are messages that wait: nobody has any of them, and no claim
- * keeps it. */
+/* Whether all that is left of a producer is messages that wait: nobody has any of its messages, and
+ * no claim keeps it. */
 static bool is_nothing_else(const struct member *m)
 {
 	return m->as_producer.n_owned == 0 && !claims_first(m);
@@ -156,7 +156,7 @@ struct candidates {
 	size_t n, room;
 };
 
-/* False without memory. */
+/* Adds those of a list. False without memory. */
 static bool add(struct candidates *c, const struct member_list *list)
 {
 	struct member *m, **grown;
@@ -197,8 +197,8 @@ static bool find(struct broker *b, struct candidates *c)
 	return true;
 }
 
-/* Whether losing all of them would make enough room; if not, none is lost, as nobody would get
- * anything by it. */
+/* Whether there would be enough room without all of them. If not, none is lost, as that would help
+ * nobody. */
 static bool is_enough(const struct candidates *c, enum limit_kind resource, uint64_t amount)
 {
 	uint64_t used = account_used(c->account, resource) + amount, returned = 0;

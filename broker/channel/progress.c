@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * How far members have got with each other, as their pages say. These pages their owners write as
- * they like, and they also count there what only they know. So it is for people to look at; and
- * what a consumer says of itself decides about its own claims alone (claim.c, take.c).
+ * How far members have got with each other, as their pages say. Their owners write these pages as
+ * they like, and also count there what only they know. So this is for people to look at; and what a
+ * consumer says of itself decides about its own claims alone (claim.c, take.c).
  */
 
 #include "broker/channel/progress.h"
@@ -51,7 +51,7 @@ static void look_at_ledger(struct member *consumer, struct progress *out)
 
 	if (member_unwritten(consumer, ledger) > 0)
 		return;
-	/* in this order: it may acknowledge something just now */
+	/* in this order, as it may acknowledge something just now */
 	acknowledged = count_of(&ledger->acknowledged);
 	received = count_of(&ledger->received);
 	out->received = received;
@@ -87,7 +87,7 @@ void claim_measure(const struct claim *claim, struct progress *out)
 	head = count_of(&lane->head);
 	if (next < start)
 		next = start;
-	if (head < next) /* between the two, messages were dropped */
+	if (head < next) /* if it is more, what lies between them was dropped */
 		head = next;
 	if (consumer->as_consumer.latest)
 		out->waiting += tail > head && tail > count_of(&admission->head);
@@ -100,7 +100,7 @@ uint64_t claim_unreceived(const struct claim *claim)
 	struct progress progress = {0};
 
 	claim_measure(claim, &progress);
-	/* that it was left behind it has yet to learn */
+	/* it has yet to learn that it was left behind */
 	return progress.waiting + progress.left_behind;
 }
 
@@ -120,7 +120,6 @@ uint64_t member_held_buffers(struct member *consumer)
 	return progress.held_buffers;
 }
 
-/* Its producer does not wait for the consumer any more, and says so in its ring alone. */
 bool claim_is_left_behind(const struct claim *claim)
 {
 	const struct channel_admission *a =
@@ -132,9 +131,10 @@ bool claim_is_left_behind(const struct claim *claim)
 }
 
 /*
- * In a broadcast, of which each has the same yet to come, those are waited for that have most.
- * Otherwise each has its own, and what no lane has room for waits for all of them. Consumers count
- * what they hold of all producers together, so with several of these it may be less.
+ * Finds out whom a producer waits for. In a broadcast the same messages come to all consumers, so
+ * those are waited for that have most of them left. Otherwise each has its own, and what no lane
+ * has room for waits for all of them. Consumers count what they hold of all producers together, so
+ * with several producers it may be less.
  *
  * Returns how many places it has looked at.
  */

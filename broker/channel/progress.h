@@ -8,18 +8,20 @@
 
 #include "broker/channel/inside.h"
 
-/*
- * Of a producer: messages that it has put into its lanes, those whose memory is not back, what it
- * has counted itself, and what it waits for. Of a consumer: messages that wait for it, those that
- * it has received, those of these that it has not acknowledged, those that it has given back, those
- * that were dropped before it came to them, and how many producers have left it behind.
- */
+/* What a producer waits for. */
 struct awaited {
 	uint64_t messages; /* that consumers have yet to receive or to acknowledge */
 	uint64_t consumers;
 	pid_t slowest; /* of these, the one with most; 0: there is none */
 };
 
+/*
+ * How far a member has got. Of a producer: messages that it has put into its lanes, those whose
+ * memory is not back, what it has counted itself, and what it waits for. Of a consumer: messages
+ * that wait for it, those that it has received, those of these that it has not acknowledged, those
+ * that it has given back, those that were dropped before it came to them, and how many producers
+ * have left it behind.
+ */
 struct progress {
 	uint64_t sent, in_flight, dropped, redelivered, set_aside, rejected;
 	uint64_t waiting, received, held, held_buffers, lost;
@@ -27,12 +29,12 @@ struct progress {
 	struct awaited awaited;
 };
 
-/* Its process may go on with it: it is HERE, or has LEFT. */
+/* Whether the member's process may go on with it, which is HERE or has LEFT. */
 bool member_takes_part(const struct member *m);
 
-/* Returns how many places it has looked at. */
+/* Adds up how far a member has got. Returns how many places it has looked at. */
 int member_measure(struct member *m, struct progress *out);
-/* How far the consumer of a claim has got with its producer. */
+/* Adds how far the consumer of a claim has got with its producer. */
 void claim_measure(const struct claim *claim, struct progress *out);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The records of channels. Who waits for what is not in them, as members say so in their own pages;
- * and what the broker writes to a channel's page itself, that somebody has come or gone, may be
- * written twice: whoever is woken asks, and is told what there is.
+ * The records of channels. Who waits for what is not in them, as members say so in their own pages.
+ * What the broker itself writes to a channel's page, which is that somebody has come or gone, may
+ * be written twice: whoever is woken asks, and is told what there is.
  */
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static void channel_fields(struct record *r, void *object)
 	record_flag(r, &ch->service);
 	record_control(r, ch);
 	record_rest_of(r, ch->name, &ch->size);
-	/* where brokers before this one have had a gap, that is 0: no copies */
+	/* earlier brokers have had a gap here, which is 0: then there are no copies */
 	record_u32(r, &layout);
 	ch->layout = layout;
 	if (record_has(r, 1)) {
@@ -163,7 +163,8 @@ static uint64_t member_order(const void *object)
 	return ((const struct member *)object)->id;
 }
 
-/* Who is GONE is nobody's any more, and all others somebody's. */
+/* Whether what was read can be a member. One that is GONE is no client's any more, and all others
+ * are. */
 static bool is_member(const struct broker *b, const struct member *m)
 {
 	if (m->id == 0 || m->id > b->channels->last_member)
@@ -239,7 +240,8 @@ static uint64_t claim_order(const void *object)
 	return ((const struct claim *)object)->number;
 }
 
-/* Of members of one channel, with a row that is no other's. */
+/* Whether what was read can be a claim: of two members of one channel, with a row that is no
+ * other's. */
 static bool is_claim(const struct broker *b, const struct claim *claim)
 {
 	const struct member *producer = claim->producer, *consumer = claim->consumer;
@@ -281,7 +283,7 @@ void claim_note(struct claim *claim)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What is in claims: no objects of their own                                                  */
+/* Entries of claims, which are no objects of their own                                        */
 
 /* What the record of an entry says. */
 struct taken {
@@ -291,7 +293,7 @@ struct taken {
 	bool consumer_pays;
 };
 
-/* NULL is there, too. */
+/* Records a buffer that may be NULL. */
 static void record_buffer_or_none(struct record *r, struct buffer **buffer)
 {
 	uint64_t id = *buffer ? buffer_id(*buffer) : 0;
@@ -324,8 +326,8 @@ static void taken_fields(struct record *r, void *object)
 	record_flag(r, &t->consumer_pays);
 }
 
-/* What is of the same ticket comes together, as several consumers may have it; and of those that
- * used a ticket one after the other, the last one comes last. */
+/* Sorts the entries. Those of the same ticket come together, as several consumers may have the
+ * message; and of messages that used a ticket one after the other, the last one comes last. */
 static uint64_t taken_order(const void *object)
 {
 	const struct taken *t = object;
@@ -408,7 +410,8 @@ static void read_further_record(struct record *r, struct orphan *o, const struct
 
 static void record_further(struct record *r, struct orphan *o)
 {
-	static struct further_fields all[CHANNEL_BUFFERS_MAX - 1]; /* until the record is put */
+	static struct further_fields
+	    all[CHANNEL_BUFFERS_MAX - 1]; /* used until the record is put */
 	size_t n = r->is_read ? 0 : o->n_further;
 	struct iovec part;
 
@@ -500,7 +503,7 @@ void acknowledged_note(struct acknowledged *a)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Whether something was read that nothing would ever end. */
+/* Whether a channel or a member was read that nothing would ever end. */
 static bool any_is_unused(const struct broker *b)
 {
 	const struct channel *ch;
@@ -516,7 +519,7 @@ static bool any_is_unused(const struct broker *b)
 	return false;
 }
 
-/* Restores a kind of object that others refer to, and makes what finds these objects. */
+/* Restores the objects of a kind. @all finds them if others refer to them; NULL: none do. */
 static int restore_kind(struct broker *b, const struct object_kind *kind, struct restored *all)
 {
 	int r = objects_restore(b->journal, kind, b);

@@ -2,7 +2,7 @@
 #ifndef BROKER_CHANNEL_RECORDS_H
 #define BROKER_CHANNEL_RECORDS_H
 
-/* What the journal has of channels: whoever changes something notes it. */
+/* What the journal has of channels. Whoever changes one of these notes it. */
 
 struct acknowledged;
 struct channel;

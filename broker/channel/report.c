@@ -50,9 +50,9 @@ const char *channel_when_full_name(uint32_t when_full)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What the log says of them                                                                   */
+/* What the log says of members                                                                */
 
-/* @what ends with "in", as the channel's name follows. */
+/* Logs and tells what happens to a member. @what ends with "in", as the channel's name follows. */
 static void tell_and_log(const struct member *m, const char *action, const char *what,
 			 const char *why)
 {
@@ -77,15 +77,15 @@ void member_tell_left_behind(struct member *consumer, const char *why)
 
 void claim_tell_left_behind(const struct claim *claim)
 {
-	/* only once, as the claim is taken over or over afterwards; and not of a consumer whose
-	 * connection has ended, as producers leave each of those */
+	/* This is said only once, as the claim is taken over or over afterwards. It is not said of
+	 * a consumer whose connection has ended, as producers leave each of those behind. */
 	if (!claim->taken && !claim->over && claim->consumer->state == MEMBER_HERE &&
 	    claim_is_left_behind(claim))
 		member_tell_left_behind(claim->consumer, "it kept a producer waiting for too long");
 }
 
-/* That it waits is only the producer's word, and for whom is what pages say. It can be true once
- * a second at most. */
+/* That the producer waits only it says, and for whom pages say. It can be true once a second at
+ * most, as a producer says so when it has waited for a second. */
 void member_tell_stalled(struct member *producer)
 {
 	uint64_t now = clock_ms();
@@ -114,7 +114,7 @@ void member_tell_stalled(struct member *producer)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Whatever its owner has written there. */
+/* Adds a count, which may be whatever the page's owner has written there. */
 static void add_count(json_t *row, const char *key, uint64_t count)
 {
 	json_object_set_new(row, key,

@@ -2,10 +2,10 @@
 
 /*
  * Messages are to be received without the broker. So a consumer has the segments of its channel's
- * pool before a message can lie in them: those that there are when it comes with its first
- * CHANNEL_SYNC, each further one as soon as it is made, before anybody gets a buffer in it. As
- * nobody is waited for, only so much is sent as a socket takes of what its owner has not read; the
- * rest is left to the next CHANNEL_SYNC, which the epoch asks for.
+ * pool before a message can lie in them. It gets those that there are with its first CHANNEL_SYNC,
+ * and each further one as soon as it is made, before anybody gets a buffer in it. As nobody is
+ * waited for, only so much is sent as a socket takes that its owner does not read; the rest is left
+ * to the next CHANNEL_SYNC, for which the epoch asks.
  */
 
 #include <errno.h>
@@ -59,8 +59,9 @@ int member_grant(struct member *m, struct segment *s, struct wire_message *out, 
 	return 0;
 }
 
-/* 0 when it has the segment, may not have it, or cannot pay for it: it asks for it when a message
- * lies there, and is told why not then. -EAGAIN when that could not be sent now, or -ENOMEM. */
+/* Sends a member a segment. 0 also when it has the segment, may not have it, or cannot pay for it:
+ * it asks for it when a message lies there, and is told then why not. -EAGAIN when it could not be
+ * sent now, or -ENOMEM. */
 static int offer(struct member *m, struct segment *s)
 {
 	struct wire_message grant = {.serial = 0};

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Claims that are taken over. A producer that goes leaves messages in flight: its ring says which
- * buffers these are. Before its leases go, the broker takes a reference on each of those that it
- * really holds, claim by claim, unless the consumer is done with it. A producer that does not wait
- * for a consumer any more, and wants its tickets back, has this one claim taken over while it goes
- * on itself.
+ * Claims that are taken over. A producer that goes leaves messages in flight, and its ring says
+ * which buffers these are. Before its leases go, the broker takes a reference on each of those
+ * buffers that it really holds, claim by claim, unless the consumer is done with it. A producer
+ * that does not wait for a consumer any more, and wants its tickets back, has this one claim taken
+ * over while it goes on itself.
  *
  * A reference is given up when the consumer has acknowledged the message and its streams have got
  * there, or can acknowledge nothing more (claim.c). The ring is whatever its owner wrote: all that
  * can come of nonsense is that its own messages are lost, or kept for long.
  *
  * Without memory for an entry the rest is taken over later, and the leases stay until then. The
- * producer does not wait for that: it loses its connection. The same happens when neither its user
- * nor the consumer's may have the broker remember more, but that who is there waits: what others
- * acknowledge needs no entry.
+ * producer does not wait for that: it loses its connection. When neither its user nor the
+ * consumer's may have the broker remember more, the rest is taken over later, too, but the producer
+ * keeps its connection and waits: what consumers acknowledge meanwhile needs no entry.
  */
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static void count_inherited(struct producer *p, const struct inherited *inherite
 	p->bytes_inherited += (uint64_t)n * block_size(inherited->buffer->block);
 }
 
-/* The one of this ticket that there is already, or a new one; NULL without memory. */
+/* Returns what is inherited of this ticket already, or makes it; NULL without memory. */
 static struct inherited *inherit(struct member *producer, uint32_t ticket, uint32_t version,
 				 struct buffer *buffer)
 {
@@ -89,8 +89,8 @@ static struct account *account_of(const struct claim *claim, bool producer)
 	return (producer ? claim->producer : claim->consumer)->timelines->account;
 }
 
-/* Who does not acknowledge it, and so keeps it, pays for it; its producer does where that one has
- * no room. False: neither has. */
+/* Charges for an entry. The consumer pays, as it does not acknowledge the message and so keeps it;
+ * the producer does where the consumer's account has no room. False: neither account has. */
 static bool pay(const struct claim *claim, struct entry *entry, uint32_t price)
 {
 	const uint64_t wanted = price;
@@ -115,7 +115,8 @@ void entry_is_orphans(struct claim *claim, struct entry *entry)
 	entry->price = 0;
 }
 
-/* Not noted yet. 0, -ENOMEM, or -EDQUOT if nobody has room for it. */
+/* Makes an entry that is not noted yet. @payer is whose the reference on the buffer is. 0, -ENOMEM,
+ * or -EDQUOT if no account has room for @price. */
 static int attach_entry(struct claim *claim, uint32_t ticket, uint32_t version,
 			struct buffer *buffer, struct account *payer, uint32_t price,
 			struct entry **out)
@@ -206,17 +207,17 @@ void entry_give_up(struct claim *claim, struct entry *entry)
 /* ------------------------------------------------------------------------------------------- */
 /* Tickets                                                                                     */
 
-/* True where the producer's ring says in whose lane each message is: then a message is an
- * orphan, and its owner's, and of the other consumers only one that was left behind may have it
- * still. */
+/* Whether the consumer cannot have the message. Where the producer's ring says in whose lane each
+ * one is, what is not acknowledged is an orphan, of which the owner has an entry already. Of the
+ * other consumers only one that was left behind may still have it. */
 static bool has_it_not(const struct claim *claim, uint32_t ticket)
 {
 	return claim->producer->as_producer.orphans_made && !claim_is_left_behind(claim) &&
 	       producer_has_copy(claim->producer, ticket);
 }
 
-/* Takes a reference on what the ticket stands for, if its producer holds that and the consumer may
- * still use it. 0, or as attach_entry(). */
+/* Takes a reference on the ticket's buffer, if its producer holds that and the consumer may still
+ * use it. Returns what attach_entry() does. */
 static int take_ticket(struct claim *claim, uint32_t ticket, const struct channel_ticket *t,
 		       struct account *payer, uint32_t price)
 {
@@ -246,6 +247,7 @@ static int take_ticket(struct claim *claim, uint32_t ticket, const struct channe
 	return add_entry(claim, ticket, version, buffer, payer, price, &entry);
 }
 
+/* Takes over some of one claim; true when that was all. */
 static bool take(struct claim *claim, int *budget)
 {
 	struct member *producer = claim->producer;
@@ -262,7 +264,7 @@ static bool take(struct claim *claim, int *budget)
 		if (r < 0)
 			*budget = BUDGET_NO_MEMORY;
 		if (*budget <= 0) {
-			claim_note(claim); /* how far it has come */
+			claim_note(claim); /* with next_ticket, which is how far it has come */
 			return false;
 		}
 	}
@@ -297,7 +299,8 @@ bool member_take_over(struct member *m, int *budget)
 	m->state = MEMBER_GONE;
 	producer_forget_acknowledged(m);
 	member_note(m);
-	/* one that was taken over before may be over by now, and had to wait for its producer */
+	/* a claim that was taken over earlier may be over by now, but could not end before its
+	 * producer was GONE */
 	for (claim = claims_first(m); claim; claim = claims_next(m, claim))
 		claim_follow(claim);
 	member_detach(m);
@@ -329,8 +332,8 @@ static bool has_bit(const unsigned char *tickets, size_t size, uint32_t ticket)
 	return ticket / 8 < size && tickets[ticket / 8] & 1u << ticket % 8;
 }
 
-/* The consumer's user pays for what it holds, by its own word; of the rest only the producer says
- * that it has it. */
+/* The consumer's user pays for as much as the consumer says that it holds. That it has the rest,
+ * only the producer says. */
 static struct account *payer_of(const struct claim *claim)
 {
 	return account_of(claim, claim->consumer->as_consumer.n_paid >=
@@ -360,7 +363,8 @@ int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* What the consumer has acknowledged is over for it, though its streams may still use it. */
+/* Whether the consumer has not acknowledged the message. What it has acknowledged is over for it,
+ * though its streams may still use it. */
 static bool is_lent(const struct claim *claim, uint32_t ticket, uint32_t version)
 {
 	return claim_ask_row(claim, ticket, version) == NOT_ACKNOWLEDGED;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What is left to do when members of channels have gone, a little at each turn of the loop. That a
- * consumer's work is done, or its process dead, nobody says: so claims are looked at every now and
+ * What is left to do when members of channels have gone, a little at each turn of the loop. Nobody
+ * says that a consumer's work is done, or its process dead, so claims are looked at every now and
  * then.
  */
 
@@ -15,8 +15,8 @@
 #include "broker/client/clients.h"
 #include "broker/log/log.h"
 
-#define CLOSING_LOOKS 512 /* at tickets of one producer, before it is the next one's turn */
-#define LEAST_LOOKS   64  /* at the tickets of one claim */
+#define CLOSING_LOOKS 512 /* tickets of one producer that are looked at before the next one's */
+#define LEAST_LOOKS   64  /* tickets of one claim that are looked at in any case */
 #define LOOK_AGAIN_MS 50
 
 static const struct timeval at_once = {0, 0};
@@ -29,9 +29,9 @@ void channels_work_soon(struct broker *b)
 	broker_set_timer(b, b->channels->work, &at_once);
 }
 
-/* Takes over from producers in turn, so that nobody waits for all that another one leaves
- * behind. Those for which there is no memory come last, each once. True if there is more to do, and
- * some of it could be done. */
+/* Takes over from producers in turn, so that nobody waits for all that another one leaves behind.
+ * Those for which there is no memory come last, each once. True if there is more to do, and
+ * something could be done. */
 static bool work_on_closing(struct broker *b, int *budget)
 {
 	struct member_list *closing = &b->channels->closing;
@@ -63,7 +63,7 @@ static bool work_on_closing(struct broker *b, int *budget)
 	return gets_on && !TAILQ_EMPTY(closing);
 }
 
-/* How many tickets of each claim are looked at in a turn. */
+/* Returns how many tickets of each claim are looked at in a turn. */
 static int share_of_a_claim(const struct broker *b, int budget)
 {
 	int share = b->channels->n_followed > 0 ? budget / (int)b->channels->n_followed : budget;
@@ -71,7 +71,7 @@ static int share_of_a_claim(const struct broker *b, int budget)
 	return share > LEAST_LOOKS ? share : LEAST_LOOKS;
 }
 
-/* Looks at each claim once at most. Those that there is no time for come first the next time. */
+/* Looks at each claim once at most. Those for which there is no time come first the next time. */
 static void look_at_claims(struct broker *b, int *budget)
 {
 	const struct claim *last = NULL;
@@ -92,8 +92,8 @@ static void look_at_claims(struct broker *b, int *budget)
 	}
 }
 
-/* As long as claims end, give something up or have only been looked through in part, they are gone
- * on with at once: the rest of each has had no turn yet. */
+/* Goes on at once as long as claims end, give something up or have only been looked through in
+ * part, as there is something that has had no turn yet. */
 void channels_on_work(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
