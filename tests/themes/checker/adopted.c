@@ -1,56 +1,56 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Buffers that are memory which a worker had before: host memory of its own, in a file in memory.
- * The worker unmaps it when the library says that nobody has it any more, and what was wrong about
- * that would be a SIGSEGV.
+ * Buffers that are memory which a worker had before, from any unit of it on. The worker gives it
+ * back to the system, or to the driver, when the library says that nobody has it any more.
  */
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/themes/checker/worker.h"
 
-struct range {
-	void *address;
-	size_t size;
+#define UNIT 512
+
+struct lent {
+	const struct engine *engine;
+	struct own own;
 };
 
-static void unmap(void *data)
+static void unmake(void *data)
 {
-	struct range *r = data;
+	struct lent *l = data;
 
-	munmap(r->address, r->size);
-	free(r);
+	l->engine->unmake(&l->own);
+	free(l);
 }
 
-static struct range *map(int fd, size_t size)
+static struct lent *make(const struct engine *engine, uint64_t size)
 {
-	struct range *r = malloc(sizeof(*r));
+	struct lent *l = malloc(sizeof(*l));
 
-	if (fd < 0 || !r || ftruncate(fd, (off_t)size) < 0)
+	if (!l)
 		abort();
-	*r = (struct range){mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), size};
-	if (r->address == MAP_FAILED)
-		abort();
-	return r;
+	l->engine = engine;
+	engine->make(size, &l->own);
+	return l;
 }
 
 int adopt_some(struct worker *w, unsigned stream, share_buffer **out)
 {
 	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
 	uint64_t size = any_size(w);
-	int fd = memfd_create("checker", MFD_CLOEXEC | MFD_ALLOW_SEALING), e;
-	struct range *r = map(fd, size);
+	struct lent *l = make(w->engine, size);
+	int r;
 
-	options.memory = r->address;
-	options.done = unmap;
-	options.data = r;
-	e = share_alloc_with(w->adopted, size, &options, w->streams[stream], out);
-	close(fd);
-	if (e != 0)
-		unmap(r);
-	return e;
+	options.memory =
+	    (char *)l->own.address + dice_roll(&w->dice, (l->own.size - size) / UNIT + 1) * UNIT;
+	options.done = unmake;
+	options.data = l;
+	r = share_alloc_with(w->adopted, size, &options, w->streams[stream], out);
+	if (l->own.fd >= 0)
+		close(l->own.fd);
+	if (r != 0)
+		unmake(l);
+	return r;
 }

@@ -96,7 +96,7 @@ struct board {
 	_Atomic bool stop;
 	_Atomic bool last; /* all others are gone: what they have left is received */
 	/* what was done, of all workers that ever were */
-	_Atomic uint64_t fills, reads, kernels, words, discarded, full, hang_ups, wrong;
+	_Atomic uint64_t fills, reads, kernels, words, discarded, full, hang_ups, wrong, adopted;
 	_Atomic uint64_t sent, received, again, lost, stale, set_aside, rejected;
 	_Atomic uint64_t exported, imported, imported_late; /* late: when the maker was dead */
 	_Atomic uint32_t dying; /* processes of which the broker may not know that they are dead */

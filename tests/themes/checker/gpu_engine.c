@@ -13,8 +13,11 @@
 #include <sys/mman.h>
 
 #include "memory/cuda/driver.h"
+#include "tests/support/gpu_memory.h"
 #include "tests/themes/checker/gpu_kernels.h"
 #include "tests/themes/checker/worker.h"
+
+#define PIECE (UINT64_C(2) << 20)
 
 /* What libshare has no use for. */
 static PFN_cuMemsetD32Async_v3020 memset_d32;
@@ -207,6 +210,19 @@ static void synchronize(struct worker *w, unsigned stream)
 	must(w, "cuStreamSynchronize", cu->StreamSynchronize(w->streams[stream]));
 }
 
+/* One allocation, of as many pieces as it takes on every device. */
+static void make(uint64_t size, struct own *out)
+{
+	uint64_t whole = (size + PIECE - 1) / PIECE * PIECE;
+
+	*out = (struct own){gpu_memory_make(device, whole, whole, true), whole, -1};
+}
+
+static void unmake(const struct own *own)
+{
+	gpu_memory_free(own->address, own->size, own->size);
+}
+
 const struct engine gpu_engine = {
     .start = start,
     .stop = stop,
@@ -214,4 +230,6 @@ const struct engine gpu_engine = {
     .fill = fill,
     .read = read_back,
     .synchronize = synchronize,
+    .make = make,
+    .unmake = unmake,
 };

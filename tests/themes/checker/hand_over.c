@@ -153,17 +153,11 @@ static void export_to_anyone(struct worker *w, const struct held *h)
 	let_go(w, h->buffer, h->stream);
 }
 
-/* Channels take what is of their own pool. */
-static bool is_adopted(const share_buffer *b)
-{
-	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
-
-	return share_buffer_get_info(b, &info) == 0 && strcmp(info.kind, "adopted") == 0;
-}
-
 void give(struct worker *w, const struct held *h)
 {
-	if (dice_roll(&w->dice, 100) < w->board->options.channels && !is_adopted(h->buffer) &&
+	bool is_adopted = h->mark.serial & SERIAL_ADOPTED; /* channels take what is of their pool */
+
+	if (dice_roll(&w->dice, 100) < w->board->options.channels && !is_adopted &&
 	    traffic_give(w, h))
 		return;
 	if (dice_hit(&w->dice, 55))

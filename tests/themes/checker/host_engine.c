@@ -6,6 +6,10 @@
  * behaviour.
  */
 
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "tests/themes/checker/worker.h"
 
 static int start(struct worker *w)
@@ -90,6 +94,23 @@ static void synchronize(struct worker *w, unsigned stream)
 		unexpected(w, "share_host_stream_synchronize", r);
 }
 
+/* What is wrong about the end of such memory is a SIGSEGV. */
+static void make(uint64_t size, struct own *out)
+{
+	int fd = memfd_create("checker", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
+		abort();
+	*out = (struct own){mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), size, fd};
+	if (out->address == MAP_FAILED)
+		abort();
+}
+
+static void unmake(const struct own *own)
+{
+	munmap(own->address, own->size);
+}
+
 const struct engine host_engine = {
     .start = start,
     .stop = stop,
@@ -97,4 +118,6 @@ const struct engine host_engine = {
     .fill = launch,
     .read = launch,
     .synchronize = synchronize,
+    .make = make,
+    .unmake = unmake,
 };

@@ -196,16 +196,15 @@ static int create_pool(share_client *client, const struct options *o, share_pool
 	return 0;
 }
 
-/* Memory that workers had before is host memory. */
+/* For memory that workers had before. That of a device is kept by whole allocations, of 2 MiB. */
 static share_pool *create_adopted(share_client *client, const struct options *o)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_pool *p = NULL;
 
 	options.kind = "adopted";
-	options.limit = o->pool_size;
-	if (is_host(o))
-		check_ok(share_pool_create(client, "adopted", &options, &p));
+	options.limit = is_host(o) ? o->pool_size : 4 * o->pool_size;
+	check_ok(share_pool_create(client, "adopted", &options, &p));
 	return p;
 }
 
@@ -313,14 +312,15 @@ static void tell_result(const struct board *board, const struct supervisor *s, e
 	       atomic_load(&board->imported_late));
 	printf(
 	    "%s: %" PRIu64 " steps, %" PRIu64 " fillings, %" PRIu64 " readings of %" PRIu64
-	    " words, %" PRIu64 " of them void; %" PRIu64 " by kernels; full %" PRIu64
+	    " words, %" PRIu64 " of them void; %" PRIu64 " by kernels; %" PRIu64
+	    " adopted; full %" PRIu64
 	    " times; killed: %u processes, %u agents, %u brokers, %u keepers, and %u handed over; "
 	    "hung up: %" PRIu64 ": %s\n",
 	    o->kind, o->steps && steps > o->steps ? o->steps : steps, atomic_load(&board->fills),
 	    atomic_load(&board->reads), atomic_load(&board->words), atomic_load(&board->discarded),
-	    atomic_load(&board->kernels), atomic_load(&board->full), supervisor_kills(s),
-	    supervisor_agent_kills(s), supervisor_broker_kills(s), supervisor_keeper_kills(s),
-	    supervisor_upgrades(s), atomic_load(&board->hang_ups),
+	    atomic_load(&board->kernels), atomic_load(&board->adopted), atomic_load(&board->full),
+	    supervisor_kills(s), supervisor_agent_kills(s), supervisor_broker_kills(s),
+	    supervisor_keeper_kills(s), supervisor_upgrades(s), atomic_load(&board->hang_ups),
 	    ending == ENDING_WELL      ? "ok"
 	    : ending == ENDING_STUCK   ? "stuck"
 	    : ending == ENDING_SKIPPED ? "skipped"

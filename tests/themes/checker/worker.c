@@ -88,11 +88,12 @@ static void make_room(struct worker *w)
 static void allocate(struct worker *w)
 {
 	struct held h = {.stream = any_stream(w), .mark = {.owner = w->index, .generation = 1}};
+	bool is_adopted = dice_hit(&w->dice, 15);
 	struct job *j;
 	int r;
 
 	doing(w, ACTION_ALLOCATING, h.stream);
-	if (w->adopted && dice_hit(&w->dice, 15))
+	if (is_adopted)
 		r = adopt_some(w, h.stream, &h.buffer);
 	else
 		r = share_alloc(w->pool, any_size(w), w->streams[h.stream], &h.buffer);
@@ -105,7 +106,8 @@ static void allocate(struct worker *w)
 		return;
 	if (r != 0)
 		unexpected(w, "share_alloc", r);
-	h.mark.serial = new_serial(w);
+	h.mark.serial = new_serial(w) | (is_adopted ? SERIAL_ADOPTED : 0);
+	atomic_fetch_add(&w->board->adopted, is_adopted);
 	j = job_new(w, h.stream, h.buffer, &h.mark);
 	job_fill(w, j);
 	if (dice_hit(&w->dice, 20)) {
@@ -267,7 +269,7 @@ int worker_run(int board_fd, int read_fd, int write_fd, unsigned index, unsigned
 	r = share_connect_with(w.board->address, &options, &w.client);
 	if (r == 0)
 		r = share_pool_open(w.client, "checker", &w.pool);
-	if (r == 0 && w.engine == &host_engine)
+	if (r == 0)
 		r = share_pool_open(w.client, "adopted", &w.adopted);
 	if (r != 0)
 		unexpected(&w, "starting", r);

@@ -20,6 +20,7 @@ struct mark {
 	    serial; /* of the allocation; not the identifier: asking for that has consequences */
 	uint32_t owner, generation;
 };
+#define SERIAL_ADOPTED (UINT64_C(1) << 31) /* in the serial of memory that somebody had before */
 static inline uint32_t mark_word(const struct mark *m, uint64_t part)
 {
 	uint64_t x = mix(mix(m->serial + 1) + ((uint64_t)m->generation << 32) + part);
@@ -52,6 +53,13 @@ struct job {
 	share_fence giver;  /* timeline 0: nobody else's word is needed */
 };
 
+/* Memory of a worker's own. */
+struct own {
+	void *address;
+	uint64_t size;
+	int fd; /* of its file; -1: it has none */
+};
+
 struct engine {
 	/* Streams and all; `streams` and `n_streams` are set. 0, or 77 with the reason printed. */
 	int (*start)(struct worker *w);
@@ -61,6 +69,9 @@ struct engine {
 	void (*fill)(struct worker *w, struct job *j);
 	void (*read)(struct worker *w, struct job *j);
 	void (*synchronize)(struct worker *w, unsigned stream);
+	/* Memory that others can have, of so many bytes at least; and its end. */
+	void (*make)(uint64_t size, struct own *out);
+	void (*unmake)(const struct own *own);
 };
 extern const struct engine host_engine, gpu_engine;
 
@@ -79,7 +90,7 @@ struct worker {
 	int tokens[2]; /* the pipe: reading, writing */
 	struct dice dice;
 	share_client *client;
-	share_pool *pool, *adopted;     /* NULL: not for this kind of memory */
+	share_pool *pool, *adopted;
 	void *streams[STREAMS_MAX + 1]; /* as libshare's `stream` */
 	unsigned n_streams;
 	struct job jobs[JOBS];
