@@ -23,7 +23,7 @@ struct memory_handle {
 _Static_assert(sizeof(struct memory_handle) == sizeof(CUipcMemHandle), "64 bytes");
 
 /* Maps all of it for its device; the lock is held. */
-static CUresult map_plain(struct backing *b, bool opened, CUdeviceptr *out)
+static CUresult map_plain(struct backing *b, unsigned opened, CUdeviceptr *out)
 {
 	uintptr_t address;
 	struct range *r;
@@ -57,7 +57,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 	if (result != CUDA_SUCCESS)
 		return result;
 	pthread_mutex_lock(&standin_lock);
-	result = map_plain(b, false, out);
+	result = map_plain(b, 0, out);
 	pthread_mutex_unlock(&standin_lock);
 	backing_unref(b);
 	return result;
@@ -92,9 +92,13 @@ static CUresult unmap_plain(CUdeviceptr address, bool opened)
 
 	pthread_mutex_lock(&standin_lock);
 	r = range_at(address);
-	if (r && r->plain && r->opened == opened && r->address == address) {
-		address_release(r->address, r->size);
-		range_unmap(r);
+	if (r && r->plain && !r->opened == !opened && r->address == address) {
+		if (r->opened <= 1) {
+			address_release(r->address, r->size);
+			range_unmap(r);
+		} else {
+			r->opened--;
+		}
 		result = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&standin_lock);
@@ -138,6 +142,20 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
 	return result;
 }
 
+/* A process has it once, however often it opens it; the lock is held. */
+static CUresult open_plain(struct backing *b, CUdeviceptr *out)
+{
+	struct range *r = range_first();
+
+	while (r && !(r->plain && r->opened && r->backing->inode == b->inode))
+		r = r->next;
+	if (!r)
+		return map_plain(b, 1, out);
+	r->opened++;
+	*out = r->address;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle given, unsigned flags)
 {
 	struct memory_handle handle;
@@ -164,7 +182,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle given, unsigned 
 	result = CUDA_ERROR_MAP_FAILED;
 	if (b->inode == handle.inode) {
 		pthread_mutex_lock(&standin_lock);
-		result = map_plain(b, true, out);
+		result = open_plain(b, out);
 		pthread_mutex_unlock(&standin_lock);
 	}
 	backing_unref(b);

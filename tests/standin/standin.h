@@ -99,7 +99,7 @@ struct range {
 	struct pool *pool;                     /* NULL: not of one */
 	bool plain;                            /* of cuMemAlloc */
 	bool managed;                          /* of cuMemAllocManaged, which is plain as well */
-	bool opened;                           /* of another process's */
+	unsigned opened;                       /* of another process's: how often */
 	bool freed;                            /* cuMemFreeAsync() was called */
 	unsigned char access[STANDIN_DEVICES]; /* CUmemAccess_flags */
 };

@@ -386,16 +386,20 @@ static void open_legacy(int channel)
 {
 	CUipcMemHandle handle;
 	struct packet m;
-	CUdeviceptr p;
+	CUdeviceptr p, again;
 
 	use_context();
 	peer_receive(channel, &m, NULL);
 	memcpy(&handle, m.bytes, sizeof(handle));
 	MUST(cuIpcOpenMemHandle(&p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	CHECK(byte_at(p) == 4);
+	MUST(cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	CHECK(again == p);
+	MUST(cuIpcCloseMemHandle(again));
 	set_byte(p, 5);
 	CHECK_RESULT(cuMemFree(p), CUDA_ERROR_INVALID_VALUE);
 	MUST(cuIpcCloseMemHandle(p));
+	CHECK_RESULT(cuIpcCloseMemHandle(p), CUDA_ERROR_INVALID_VALUE);
 	peer_send(channel, &m, -1);
 }
 
