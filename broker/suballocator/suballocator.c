@@ -97,6 +97,15 @@ void suballocator_hold_region(struct suballocator *allocator, struct region *reg
 	region->held = true;
 }
 
+void suballocator_withdraw_region(struct suballocator *allocator, struct region *region)
+{
+	assert(!region->held);
+	for (struct block *block = region->first; block; block = block->after)
+		if (block_is_free(block))
+			free_list_remove(allocator, block);
+	region->held = true;
+}
+
 void suballocator_unhold_region(struct suballocator *allocator, struct region *region)
 {
 	assert(region->held);
@@ -220,15 +229,20 @@ void suballocator_free(struct suballocator *allocator, struct block *block)
 	region->live--;
 
 	if (block->after && block_is_free(block->after)) {
-		free_list_remove(allocator, block->after);
+		if (!region->held)
+			free_list_remove(allocator, block->after);
 		join(allocator, block);
 	}
 	if (block->before && block_is_free(block->before)) {
 		block = block->before;
-		free_list_remove(allocator, block);
+		if (!region->held)
+			free_list_remove(allocator, block);
 		join(allocator, block);
 	}
-	free_list_insert(allocator, block);
+	if (region->held)
+		block->next_free = block->prev_free = block; /* free, though in no list */
+	else
+		free_list_insert(allocator, block);
 }
 
 uint64_t suballocator_free_bytes(const struct suballocator *allocator)

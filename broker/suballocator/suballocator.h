@@ -52,6 +52,9 @@ void suballocator_remove_region(struct suballocator *allocator, struct region *r
 void suballocator_hold_region(struct suballocator *allocator, struct region *region);
 void suballocator_unhold_region(struct suballocator *allocator, struct region *region);
 
+/* Does the same to a region of which some is in use: nothing of it is handed out any more. */
+void suballocator_withdraw_region(struct suballocator *allocator, struct region *region);
+
 /*
  * Finds room for size_bytes, rounded up to units, at least one. The alignment is a power of two, at
  * least SUBALLOCATOR_UNIT, relative to the start of the region. 0 and the block in *out;

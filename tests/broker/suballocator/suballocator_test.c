@@ -213,6 +213,39 @@ Test(suballocator, a_region_may_be_removed_while_it_is_held)
 	world_end(w);
 }
 
+Test(suballocator, nothing_is_allocated_from_a_withdrawn_region_that_is_in_use)
+{
+	struct world *w = world_new(0);
+	struct block *a, *b, *c, *other;
+	struct region *gone, rest;
+
+	world_add(w, 0, 4 * UNIT);
+	gone = &w->places[0].region;
+	a = take(w, 1, 1);
+	b = take(w, 1, 1);
+	c = take(w, 1, 1);
+	cr_assert(a && b && c);
+	suballocator_withdraw_region(&w->allocator, gone);
+	cr_assert_eq(suballocator_free_bytes(&w->allocator), 0);
+	cr_assert_null(take(w, 1, 1));
+	/* what becomes free joins what is free, from whichever side, and is in no list */
+	suballocator_free(&w->allocator, a);
+	suballocator_free(&w->allocator, c);
+	cr_assert_null(take(w, 1, 1));
+	cr_assert_eq(suballocator_add_region(&w->allocator, &rest, 2 * UNIT), 0);
+	other = take(w, 2, 1);
+	cr_assert(other && other->region == &rest);
+	suballocator_free(&w->allocator, b);
+	cr_assert(region_is_empty(gone) && gone->first->size == 4);
+	cr_assert_eq(suballocator_free_bytes(&w->allocator), 0);
+	suballocator_free(&w->allocator, other);
+	suballocator_remove_region(&w->allocator, &rest);
+	suballocator_unhold_region(&w->allocator, gone);
+	require_consistent(w);
+	cr_assert_eq(suballocator_free_bytes(&w->allocator), 4 * UNIT);
+	world_end(w);
+}
+
 Test(suballocator, a_region_has_up_to_two_tebibytes)
 {
 	struct world *w = world_new(0);
