@@ -129,7 +129,7 @@ static bool any_thread_runs(long pid)
 	return runs;
 }
 
-static bool has_ended(int pidfd)
+bool process_has_ended(int pidfd)
 {
 	struct pollfd p = {.fd = pidfd, .events = POLLIN};
 
@@ -143,13 +143,13 @@ enum process_state process_state(int pidfd, int *stat)
 
 	if (*stat < 0)
 		*stat = open_stat(pidfd);
-	if (has_ended(pidfd))
+	if (process_has_ended(pidfd))
 		return PROCESS_EXITS;
 	if (*stat < 0 || !read_flags(*stat, &pid, &flags))
-		return has_ended(pidfd) ? PROCESS_EXITS : PROCESS_UNKNOWN;
+		return process_has_ended(pidfd) ? PROCESS_EXITS : PROCESS_UNKNOWN;
 	if (flags & PF_EXITING && !any_thread_runs(pid))
 		return PROCESS_EXITS;
-	return has_ended(pidfd) ? PROCESS_EXITS : PROCESS_RUNS;
+	return process_has_ended(pidfd) ? PROCESS_EXITS : PROCESS_RUNS;
 }
 
 int process_hide(void)

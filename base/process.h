@@ -2,6 +2,7 @@
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Whether this is built with a sanitizer that attaches to its own process: gcc says so with a
@@ -34,6 +35,9 @@ enum process_state {
 /* Returns the state of the process behind @pidfd. @stat keeps a descriptor of /proc between calls:
  * it is -1 before the first one, and the caller closes it in the end. */
 enum process_state process_state(int pidfd, int *stat);
+
+/* Whether the process behind @pidfd has ended. One that is about to end has not. */
+bool process_has_ended(int pidfd);
 
 /* Returns how much memory this process has for itself alone, in bytes; 0 when nobody can say, or
  * when it would be a sanitizer's. @memory is of process_open_memory(), in this process; -1 when
