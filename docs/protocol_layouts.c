@@ -53,7 +53,8 @@ static const struct field recipe[] = {
     FIELD(memory_recipe, identity, "random: the same memory, by whatever way it came"),
     FIELD(memory_recipe, device, "UUID; zeros: host memory"),
     FIELD(memory_recipe, pointer,
-	  "mempool: CUmemPoolPtrExportData of the segment's start; adopted: a u64, where it begins "
+	  "mempool: CUmemPoolPtrExportData of the segment's start; legacy: a CUipcMemHandle; "
+	  "adopted: a u64, where it begins "
 	  "in "
 	  "its file, and zeros"),
     FIELD(memory_recipe, flags, "enum memory_recipe_flags"),

@@ -6,9 +6,10 @@
 
 /*
  * GPUs as the agent sees them: which devices there are, the one it works on, and that one's
- * interprocess events. Of all this, only the mempool exporter, the events and zeroing create a CUDA
- * context, because a context is expensive (518 MiB of an H200 instead of 4). Functions return 0 or
- * a SHARE_E... number and give the reason in @failure. Only one thread may call them at a time.
+ * interprocess events. Of all this, only the exporters of mempool and legacy, the events and
+ * zeroing create a CUDA context, because a context is expensive (518 MiB of an H200 instead of 4).
+ * Functions return 0 or a SHARE_E... number and give the reason in @failure. Only one thread may
+ * call them at a time.
  */
 
 struct memory_device {

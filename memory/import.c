@@ -7,6 +7,7 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/adopt.h"
 #include "memory/importer.h"
 
@@ -63,6 +64,24 @@ int memory_reach(struct memory_mapping *m, struct failure *failure)
 
 	/* which devices reach what this process has made itself is its own business */
 	return importer->reach && !m->own ? importer->reach(m, failure) : 0;
+}
+
+bool memory_is_lost(const struct memory_mapping *m)
+{
+	const struct memory_importer *importer;
+
+	if (!m->address || m->own || !m->kind->of_maker)
+		return false;
+	importer = importer_of(m->kind);
+	return importer->is_lost && importer->is_lost(m);
+}
+
+int memory_fail_lost(struct failure *failure)
+{
+	return failure_set(
+	    failure, SHARE_EOWNERDEAD,
+	    "the agent that made this memory has ended, and memory of kind legacy is "
+	    "gone with its agent");
 }
 
 void memory_unmap(struct memory_mapping *m)

@@ -38,8 +38,8 @@ struct memory_mapping {
  *
  * SHARE_ENODEV: this process cannot see the device (there is no driver, or CUDA_VISIBLE_DEVICES
  * hides it). SHARE_EBUSY: the recipe names an address at which something else is mapped.
- * SHARE_ENOTSUP: the caller's current device cannot reach that memory. Also SHARE_ENOMEM,
- * SHARE_EDEVICE, SHARE_ESYSTEM, SHARE_EPROTO.
+ * SHARE_ENOTSUP: the caller's current device cannot reach that memory. SHARE_EOWNERDEAD: its maker
+ * has ended, and the memory with it. Also SHARE_ENOMEM, SHARE_EDEVICE, SHARE_ESYSTEM, SHARE_EPROTO.
  */
 int memory_import(const struct memory_kind *kind, const struct memory_recipe *recipe, int fd,
 		  bool writable, struct memory_mapping *out, struct failure *failure);
@@ -51,6 +51,13 @@ int memory_make_writable(struct memory_mapping *m, int fd, struct failure *failu
 /* Makes sure that the device of the calling thread's current context can use the mapping: gives it
  * access the first time. If this process sees only one device, this makes no CUDA call. */
 int memory_reach(struct memory_mapping *m, struct failure *failure);
+
+/* Whether what is mapped is no memory of the segment's any more, as the process that made it has
+ * ended or is about to; kinds say whether that can be. What comes from memory is good if this says
+ * false afterwards. */
+bool memory_is_lost(const struct memory_mapping *m);
+/* Why not, and SHARE_EOWNERDEAD. */
+int memory_fail_lost(struct failure *failure);
 
 /* Unmaps the segment and empties @m. Nothing in this process may use the memory any more. An empty
  * mapping is allowed. */

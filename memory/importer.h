@@ -17,6 +17,9 @@ struct memory_importer {
 	/* NULL: there is nothing to do */
 	int (*reach)(struct memory_mapping *m, struct failure *failure);
 	void (*unmap)(struct memory_mapping *m);
+	/* Of a kind whose memory is gone with its maker: whether it is. NULL: it is there as long
+	 * as it is mapped */
+	bool (*is_lost)(const struct memory_mapping *m);
 };
 
 #define MEMORY_IMPORTER(NAME, name, ...) \

@@ -16,6 +16,8 @@
 	    .readonly = (flags)&MEMORY_READONLY,                                          \
 	    .placeable = (flags)&MEMORY_PLACEABLE,                                        \
 	    .device_granularity = (flags)&MEMORY_DEVICE_GRANULARITY,                      \
+	    .named_only = (flags)&MEMORY_NAMED_ONLY,                                      \
+	    .of_maker = (flags)&MEMORY_OF_MAKER,                                          \
 	    .granularity = granularity_,                                                  \
 	    .segment_max = segment_max_,                                                  \
 	    .ability = ability_,                                                          \

@@ -46,6 +46,8 @@
 	  MEMORY_ALIGNMENT, 0, 1 << 0, "a POSIX descriptor of cuMemExportToShareableHandle()") \
 	K(MEMPOOL, mempool, 3, DEVICE, 0, MEMORY_ALIGNMENT, UINT64_C(4) << 30, 1 << 1,         \
 	  "that of cuMemPoolExportToShareableHandle()")                                        \
+	K(LEGACY, legacy, 5, DEVICE, MEMORY_NAMED_ONLY | MEMORY_OF_MAKER, MEMORY_ALIGNMENT, 0, \
+	  1 << 7, "a pidfd of the agent that made it, with which it goes")                     \
 	K(HOST, host, 1, HOST, MEMORY_READONLY | MEMORY_PLACEABLE, 4096, 0, 0,                 \
 	  "the segment's descriptor is a memfd")                                               \
 	K(ADOPTED, adopted, 4, HOST, MEMORY_READONLY, 1, 0, 0,                                 \
@@ -55,6 +57,9 @@ enum memory_kind_flags {
 	MEMORY_READONLY = 1 << 0,  /* can be mapped for reading only */
 	MEMORY_PLACEABLE = 1 << 1, /* can be mapped at an address that the caller chooses */
 	MEMORY_DEVICE_GRANULARITY = 1 << 2, /* only for a device that says a granularity */
+	MEMORY_NAMED_ONLY = 1 << 3,         /* "auto" never chooses it */
+	/* is gone when the process that made it is: the descriptor is a pidfd of that one */
+	MEMORY_OF_MAKER = 1 << 4,
 };
 
 #define MEMORY_KIND_ID(NAME, name, id, ...) MEMORY_##NAME = id,
@@ -64,7 +69,7 @@ enum memory_kind_id { MEMORY_KINDS(MEMORY_KIND_ID) };
 struct memory_kind {
 	const char *name;
 	enum memory_kind_id id;
-	bool on_device, readonly, placeable, device_granularity;
+	bool on_device, readonly, placeable, device_granularity, named_only, of_maker;
 	uint64_t granularity;
 	uint64_t segment_max;
 	uint32_t ability;
@@ -89,8 +94,8 @@ struct memory_recipe {
 	/* Random; the same memory has the same identity, however it arrives. */
 	unsigned char identity[16];
 	unsigned char device[16]; /* UUID; zeros: host memory */
-	/* mempool: CUmemPoolPtrExportData of the segment's start. adopted: a u64, where in the file
-	 * the segment begins, and zeros. */
+	/* mempool: CUmemPoolPtrExportData of the segment's start. legacy: a CUipcMemHandle.
+	 * adopted: a u64, where in the file the segment begins, and zeros. */
 	unsigned char pointer[64];
 	/* enum memory_recipe_flags; libraries of protocol versions before 8 take none of host
 	 * memory */

@@ -33,6 +33,8 @@
 #define WIRE_VERSION_ORPHANS 8
 /* The version from which on ADOPT exists. */
 #define WIRE_VERSION_ADOPT 8
+/* The version from which on there is memory of kind legacy. */
+#define WIRE_VERSION_LEGACY 8
 /* The version from which on a consumer may get the latest message alone. */
 #define WIRE_VERSION_LATEST 8
 /* The version from which on a pool says how the pages of host memory are made. */

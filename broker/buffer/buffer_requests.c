@@ -112,12 +112,18 @@ void handle_recipe_get(struct request *r)
 {
 	struct lease *lease = request_lease(r, r->m->recipe_get.buffer);
 	struct wire_message m = {.type = WIRE_RECIPE};
+	struct failure failure;
 	struct segment *s;
 	int fd;
 
 	if (!lease)
 		return;
 	s = buffer_segment(lease->buffer);
+	if (segment_is_lost(s)) {
+		segment_refuse(s, r->client, &failure);
+		request_fail_with(r, &failure);
+		return;
+	}
 	fd = segment_descriptor(s, lease->mode == SHARE_RDWR);
 	m.recipe = (struct wire_recipe){
 	    .offset = block_offset(lease->buffer->block),

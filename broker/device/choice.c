@@ -29,14 +29,14 @@ static int choose_host(const struct memory_kind *kind, const char *why, struct c
 	return 0;
 }
 
-/* Lists the kinds that a device may be able to make: "vmm or mempool". */
+/* Lists the kinds that "auto" takes and a device may be able to make: "vmm or mempool". */
 static const char *device_kinds(char *out, size_t size)
 {
 	const struct memory_kind *kind;
 	size_t n = 0;
 
 	for (size_t i = 0; (kind = memory_kind_at(i)) && n < size; i++)
-		if (kind->on_device)
+		if (kind->on_device && !kind->named_only)
 			n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " or " : "",
 					      kind->name);
 	return out;
@@ -94,8 +94,8 @@ static int choose_on_device(struct broker *b, const struct wanted *w, struct cho
 	for (size_t i = 0; (kind = memory_kind_at(i)); i++) {
 		struct device *d;
 
-		if (!kind->on_device || (!any && strcmp(w->kind, kind->name) != 0) ||
-		    !fits(kind, w))
+		if (!kind->on_device || (any && kind->named_only) ||
+		    (!any && strcmp(w->kind, kind->name) != 0) || !fits(kind, w))
 			continue;
 		d = find_able(b, w->device, kind->ability);
 		if (!d)

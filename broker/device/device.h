@@ -26,11 +26,12 @@ struct device {
 	uint64_t total, free;
 	uint64_t granularity;
 	uint32_t ordinal, driver, compute;
-	uint32_t flags;      /* enum wire_device_flags */
-	bool found;          /* the look that is under way has found it */
-	bool gone;           /* the last look did not find it */
-	bool was_gone;       /* whether it was, when that was logged last */
-	struct agent *agent; /* it has no process before one is needed */
+	uint32_t flags;       /* enum wire_device_flags */
+	bool found;           /* the look that is under way has found it */
+	bool gone;            /* the last look did not find it */
+	bool was_gone;        /* whether it was, when that was logged last */
+	struct agent *agent;  /* it has no process before one is needed */
+	uint32_t n_of_agents; /* segments that are gone with the agent that made them */
 
 	/* the bank of interprocess events */
 	TAILQ_HEAD(ipc_events, ipc_event)

@@ -154,7 +154,8 @@ static void on_event(void *data, const struct wire_message *m, struct fd_list *f
 
 	(void)fds;
 	d->making_event = false;
-	if (error == SHARE_EQUOTA && ipc_events_wedged(d) > 0 && d->n_leased == 0) {
+	if (error == SHARE_EQUOTA && ipc_events_wedged(d) > 0 && d->n_leased == 0 &&
+	    d->n_of_agents == 0) {
 		agent_replace(d->agent, "processes have died with all the events it can make");
 		serve(d);
 	} else if (error) {

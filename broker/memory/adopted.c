@@ -159,7 +159,10 @@ int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, struc
  * unknown kind for the fault of a broken broker. */
 static bool is_known_to(const struct segment *s, const struct client *client)
 {
-	return kind_of_segment(s)->id != MEMORY_ADOPTED || client->version >= WIRE_VERSION_ADOPT;
+	const struct memory_kind *kind = kind_of_segment(s);
+
+	return (kind->id != MEMORY_ADOPTED || client->version >= WIRE_VERSION_ADOPT) &&
+	       (kind->id != MEMORY_LEGACY || client->version >= WIRE_VERSION_LEGACY);
 }
 
 /* Memory that its owner may make smaller is for the owner's own processes. Whoever touches what was
@@ -168,17 +171,24 @@ bool segment_is_for(const struct segment *s, const struct client *client)
 {
 	const struct account *owner = s->cost.segment.account;
 
-	return is_known_to(s, client) && (!(s->memory.recipe.flags & MEMORY_MAY_SHRINK) ||
-					  (owner && account_uid(owner) == client->peer.uid));
+	return is_known_to(s, client) && !segment_is_lost(s) &&
+	       (!(s->memory.recipe.flags & MEMORY_MAY_SHRINK) ||
+		(owner && account_uid(owner) == client->peer.uid));
 }
 
 int segment_refuse(const struct segment *s, const struct client *client, struct failure *failure)
 {
 	if (!is_known_to(s, client))
 		return failure_set(failure, SHARE_ENOTSUP,
-				   "pool '%s' is of kind adopted, for which this program's library "
+				   "pool '%s' is of kind %s, for which this program's library "
 				   "is too old",
-				   s->pool->name);
+				   s->pool->name, kind_of_segment(s)->name);
+	if (segment_is_lost(s))
+		return failure_set(
+		    failure, SHARE_EOWNERDEAD,
+		    "the agent that made this memory of pool '%s' has ended, and memory "
+		    "of kind %s is gone with its agent",
+		    s->pool->name, kind_of_segment(s)->name);
 	return failure_set(failure, SHARE_EACCES,
 			   "this memory of pool '%s' is not sealed against becoming smaller "
 			   "(F_SEAL_SHRINK), so only processes of the user who has adopted it may "

@@ -34,8 +34,11 @@ uint64_t pool_adopted_by(const struct pool *p, const struct account *account);
  * gone. */
 int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, struct allocation *a);
 
-/* Whether the client may have the segment; any client may have memory that was no client's own. The
- * other one says why not: SHARE_EACCES, or SHARE_ENOTSUP when the client's library is too old. */
+/* Whether the segment's memory is gone with the agent that made it: nobody gets it any more. */
+bool segment_is_lost(const struct segment *s);
+/* Whether the client may have the segment, and its memory is there; any client may have memory that
+ * was no client's own. The other one says why not: SHARE_EACCES, SHARE_ENOTSUP when the client's
+ * library is too old, or SHARE_EOWNERDEAD. */
 bool segment_is_for(const struct segment *s, const struct client *client);
 int segment_refuse(const struct segment *s, const struct client *client, struct failure *failure);
 

@@ -9,6 +9,7 @@
 #include "broker/memory/gated.h"
 #include "base/mutation.h"
 #include "broker/accounts/price.h"
+#include "broker/memory/adopted.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
@@ -196,7 +197,7 @@ bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, stru
 		if (block->payer == a->account && block_size(block) >= a->size &&
 		    block_offset(block) % a->alignment == 0 &&
 		    (!best || block_size(block) < block_size(best)) &&
-		    is_for(block->gate, a->account)) {
+		    is_for(block->gate, a->account) && !segment_is_lost(segment_of(block))) {
 			bool fits = block_size(block) - a->size < SUBALLOCATOR_UNIT;
 
 			if (fits || may_cut(a->account, block, NULL)) {
@@ -337,7 +338,7 @@ static bool find_run(const struct gated_blocks *q, struct looked_for *l, struct 
 	for (struct block *block = q->first; block && l->left > 0; block = next_of(block)) {
 		l->left--;
 		first = first_of(l, block);
-		if (first && is_long_enough(l, first, out))
+		if (first && !segment_is_lost(segment_of(first)) && is_long_enough(l, first, out))
 			return true;
 	}
 	return false;

@@ -12,6 +12,7 @@
 /* How pools and segments know each other; other rooms only see pool.h, pools.h and segment.h. */
 
 struct account;
+struct allocation;
 struct block;
 struct broker;
 struct client;
@@ -36,6 +37,10 @@ int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[stati
  * -ENOMEM. */
 int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
 		struct segment_cost *cost, struct segment **out);
+
+/* Counts a segment of a kind that is gone with its agent: as long as there are any, the broker does
+ * not end the agent for want of events. */
+void segment_count_of_agent(const struct segment *s, int change);
 
 uint64_t segment_region_size(const struct segment *s);
 
@@ -74,6 +79,9 @@ int pool_add_segment(struct broker *b, struct pool *p, const struct memory_segme
 /* Both return SHARE_ENOMEM: there is no room for so much now; and there never is. */
 int pool_fail_full(const struct pool *p, uint64_t size, struct failure *failure);
 int pool_fail_size(const struct pool *p, uint64_t size, struct failure *failure);
+/* Does what suballocator_alloc() does, with a block whose memory is there. A segment whose memory
+ * is gone takes part no more, and goes when it is empty. */
+int pool_carve(struct pool *p, struct allocation *a);
 /* Retires empty segments until at most @keep bytes of them are left. */
 void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
 /* Has the loop handle the requests that wait again, as they may find what they need. */

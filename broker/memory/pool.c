@@ -363,7 +363,7 @@ static int pay(struct broker *b, struct pool *p, struct allocation *a, struct fa
 
 static int carve(struct pool *p, struct allocation *a, struct failure *failure)
 {
-	int e = suballocator_alloc(&p->suballocator, a->size, a->alignment, &a->block);
+	int e = pool_carve(p, a);
 
 	if (e == 0)
 		pool_count_block(p, a->block);
@@ -431,7 +431,7 @@ bool pool_alloc_beside(struct pool *p, struct allocation *a, const struct block 
 {
 	if (pool_pay_of_share(p, a) != 0)
 		return false;
-	if (suballocator_alloc(&p->suballocator, a->size, a->alignment, &a->block) != 0)
+	if (pool_carve(p, a) != 0)
 		goto none;
 	if (a->block->region != beside->region) {
 		suballocator_free(&p->suballocator, a->block);

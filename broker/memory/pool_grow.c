@@ -25,6 +25,7 @@
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
@@ -58,14 +59,15 @@ static uint64_t empty_bytes(const struct pool *p)
 	uint64_t bytes = 0;
 
 	LIST_FOREACH (s, &p->extent.segments, link)
-		if (is_returnable(s))
+		if (is_returnable(s) && !s->region.held)
 			bytes += s->memory.recipe.size;
 	return bytes;
 }
 
 static void retire(struct broker *b, struct pool *p, struct segment *s)
 {
-	suballocator_hold_region(&p->suballocator, &s->region);
+	if (!s->region.held)
+		suballocator_hold_region(&p->suballocator, &s->region);
 	if (kind_of_segment(s)->on_device)
 		p->extent.retiring += s->memory.recipe.size;
 	else
@@ -78,16 +80,33 @@ void pool_shrink(struct broker *b, struct pool *p, uint64_t keep)
 	uint64_t bytes = empty_bytes(p);
 	struct segment *s = LIST_FIRST(&p->extent.segments);
 
-	while (s && bytes > keep) {
+	while (s) {
 		struct segment *next = LIST_NEXT(s, link);
-		uint64_t size = s->memory.recipe.size;
+		bool is_withdrawn = s->region.held;
 
-		if (is_returnable(s)) {
-			bytes -= size;
+		if (is_returnable(s) && (is_withdrawn || bytes > keep)) {
+			bytes -= is_withdrawn ? 0 : s->memory.recipe.size;
 			retire(b, p, s);
 		}
 		s = next;
 	}
+}
+
+int pool_carve(struct pool *p, struct allocation *a)
+{
+	int r;
+
+	while ((r = suballocator_alloc(&p->suballocator, a->size, a->alignment, &a->block)) == 0 &&
+	       segment_is_lost(segment_of(a->block))) {
+		struct segment *s = segment_of(a->block);
+
+		suballocator_free(&p->suballocator, a->block);
+		a->block = NULL;
+		suballocator_withdraw_region(&p->suballocator, &s->region);
+		if (is_returnable(s))
+			retire(p->broker, p, s);
+	}
+	return r;
 }
 
 void pool_remove_segment(struct pool *p, struct segment *s)
@@ -236,7 +255,6 @@ static int take_segment(struct pool *p, const struct wire_agent_segment *m, stru
 		return failure_no_memory(failure, "the broker");
 	}
 	s->handle = m->handle;
-	s->incarnation = agent_incarnation(p->device->agent);
 	segment_note(b, s);
 	return 0;
 }

@@ -267,6 +267,7 @@ static int segment_attach(struct broker *b, void *object)
 	s->filling = NULL;
 	s->prefaulted = 0;
 	s->has_holes = false;
+	segment_count_of_agent(s, 1);
 	e = take_cost(b, s);
 	if (e < 0)
 		return e;

@@ -17,6 +17,7 @@
 #include <share/share.h>
 
 #include "base/descriptor.h"
+#include "base/process.h"
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
@@ -152,16 +153,24 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 	s->in_use = 1;
 	s->index = index;
 	s->pool = pool;
+	s->incarnation = pool->device ? agent_incarnation(pool->device->agent) : 0;
 	s->state = SEGMENT_ACTIVE;
 	s->closing[0] = s->closing[1] = NULL;
 	s->filling = NULL;
 	s->prefaulted = 0;
 	s->has_holes = false;
+	segment_count_of_agent(s, 1);
 	generation_note(&b->memory->generations, b->journal, index, s->generation);
 	s->cost = *cost;
 	*cost = (struct segment_cost){.n_nobodys = 0};
 	*out = s;
 	return 0;
+}
+
+void segment_count_of_agent(const struct segment *s, int change)
+{
+	if (kind_of_segment(s)->of_maker)
+		s->pool->device->n_of_agents += (uint32_t)change;
 }
 
 static void ignore_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
@@ -216,6 +225,7 @@ void segment_free(struct broker *b, struct segment *s)
 	if (!s->pool->device)
 		memory_host_exporter.destroy(&s->memory, NULL);
 	journal_drop(b->journal, &s->record);
+	segment_count_of_agent(s, -1);
 	tell_agent(s);
 	segment_cost_return(b, &s->cost);
 	s->in_use = 0;
@@ -288,6 +298,15 @@ static void set_state(struct segment *s, enum segment_state state)
 	log_debug("segment %llx of pool '%s': %s -> %s", (unsigned long long)segment_id(s),
 		  s->pool->name, state_names[s->state], state_names[state]);
 	s->state = state;
+}
+
+/* An agent that the broker has let go of may take its time to end; one that has ended may be one
+ * that the broker has yet to see end. */
+bool segment_is_lost(const struct segment *s)
+{
+	return kind_of_segment(s)->of_maker &&
+	       (s->incarnation != agent_incarnation(s->pool->device->agent) ||
+		(s->memory.fd >= 0 && process_has_ended(s->memory.fd)));
 }
 
 int segment_descriptor(const struct segment *s, bool writable)

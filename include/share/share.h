@@ -109,7 +109,7 @@ typedef struct share_operation share_operation;
 /**
  * How a buffer may be used. Read-only memory is mapped read-only: a store to it faults. On a GPU
  * the kernel that stores faults, and its context is lost with it. Memory of kind "mempool" is an
- * exception: nothing enforces that it is only read.
+ * exception, and that of kind "legacy": nothing enforces that it is only read.
  */
 enum share_access {
 	SHARE_RDONLY = 1, /**< for reading */
@@ -349,7 +349,7 @@ enum share_pool_flags {
 	 * Where a process has something else at that address, acquiring a buffer answers
 	 * SHARE_EBUSY. A process has one mapping of such memory: while it holds a handle for
 	 * writing, its read-only handles can be written through, too. It is not possible for
-	 * mempool, whose addresses the driver chooses. */
+	 * mempool and legacy, whose addresses the driver chooses. */
 	SHARE_POOL_SAME_ADDRESS = 1 << 1,
 	SHARE_POOL_OPEN_OR_CREATE = 1 << 2, /**< open the pool that is there, else create it */
 };
@@ -409,6 +409,14 @@ enum share_huge_pages {
  * - "vmm": GPU memory of `cuMemCreate()`; read-only handles cannot be written through
  * - "mempool": GPU memory of IPC-capable memory pools, one a segment; no buffer above 4 GiB
  * (beyond, the driver crashes importers); read-only is a promise that nothing enforces
+ * - "legacy": GPU memory of `cuMemAlloc()`, for consumers that know nothing but
+ * `cudaIpcMemHandle_t`: share_get_recipe() has the handle. It is weaker than the others. It is gone
+ * with the agent that made it, as when the driver takes that down: whoever asks about such a buffer
+ * is told SHARE_EOWNERDEAD from then on, but a kernel that is at work on it is not stopped. It
+ * costs a CUDA context in the agent. A process can use it in one context, on its own device. A
+ * process that has the same number in its PID namespace as the agent in that one's cannot open it,
+ * and which other users' processes can is up to the driver. Read-only is a promise that nothing
+ * enforces
  * - "adopted": nothing of its own: memory that programs have already, of the host or of GPUs, comes
  * into it by share_adopt()
  * - "auto": the first that works here of vmm, mempool, host
@@ -591,6 +599,7 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  * @retval SHARE_ENOTSUP  the current context's device cannot reach it, or the stream is being
  *                        captured
  * @retval SHARE_EDEVICE  the driver failed, and how
+ * @retval SHARE_EOWNERDEAD  kind "legacy": the agent ended just now, and the memory with it
  * @retval SHARE_ENOENT   the pool was destroyed (share_pool_destroy())
  * @retval SHARE_EINTR    interrupted (share_interrupt())
  *
@@ -805,7 +814,8 @@ int share_mode(const share_buffer *b);
  * @param b  the buffer
  * @retval 0                 it is
  * @retval SHARE_EAGAIN      the giver's work is still running
- * @retval SHARE_EOWNERDEAD  the giver died before its work was done: the content means nothing
+ * @retval SHARE_EOWNERDEAD  the giver died before its work was done: the content means nothing. Or
+ *                           the memory is of kind "legacy" and gone with its agent
  */
 int share_buffer_status(const share_buffer *b);
 
@@ -813,8 +823,8 @@ int share_buffer_status(const share_buffer *b);
  * The type of callbacks of share_buffer_watch() and share_reclaim_async(), which are told the
  * outcome. They run in share_dispatch().
  *
- * @param status  of a watch: 0, the data is good; SHARE_EOWNERDEAD, the giver died first. Of a
- *                reclaim: 0 or an error
+ * @param status  of a watch: 0, the data is good; SHARE_EOWNERDEAD, the giver died first, or the
+ *                memory is of kind "legacy" and gone. Of a reclaim: 0 or an error
  * @param data    what was given with it
  */
 typedef void (*share_status_callback)(int status, void *data);
@@ -860,6 +870,7 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
  * @retval SHARE_EAGAIN     as for share_alloc()
  * @retval SHARE_EQUOTA     this user waits for too much (limit "waits")
  * @retval SHARE_EINTR      interrupted (share_interrupt())
+ * @retval SHARE_EOWNERDEAD it is of kind "legacy", and gone with its agent
  */
 int share_reclaim(share_buffer *b, int timeout_ms, void *stream);
 
@@ -932,12 +943,13 @@ int share_buffer_get_info(const share_buffer *b, share_buffer_info *out);
  * @param size         bytes
  * @param stream       of the memory on a device, if one of the two is on one: what the copy comes
  * after
- * @retval SHARE_EINVAL   outside of a buffer; the two parts overlap; or a function on that host
- *                        stream has called it, and would wait for itself
- * @retval SHARE_EACCES   the handle `to` is read-only
- * @retval SHARE_ENOTSUP  the stream is being captured
- * @retval SHARE_ENOMEM   there is no memory for a copy through host memory
- * @retval SHARE_EDEVICE  a device failed
+ * @retval SHARE_EINVAL      outside of a buffer; the two parts overlap; or a function on that host
+ *                           stream has called it, and would wait for itself
+ * @retval SHARE_EACCES      the handle `to` is read-only
+ * @retval SHARE_ENOTSUP     the stream is being captured
+ * @retval SHARE_ENOMEM      there is no memory for a copy through host memory
+ * @retval SHARE_EDEVICE     a device failed
+ * @retval SHARE_EOWNERDEAD  one of them is of kind "legacy", and gone with its agent
  */
 int share_copy(share_buffer *to, uint64_t to_offset, share_buffer *from, uint64_t from_offset,
 	       uint64_t size, void *stream);
@@ -951,8 +963,9 @@ int share_copy(share_buffer *to, uint64_t to_offset, share_buffer *from, uint64_
  * @param to      host memory of this process, which is filled when the call returns
  * @param size    bytes
  * @param stream  what the copy comes after
- * @retval SHARE_EINVAL   outside of the buffer; or a function on that host stream has called it
- * @retval SHARE_EDEVICE  the device failed
+ * @retval SHARE_EINVAL      outside of the buffer; or a function on that host stream has called it
+ * @retval SHARE_EDEVICE     the device failed
+ * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its agent
  */
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream);
 
@@ -965,9 +978,10 @@ int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size
  * @param from    host memory of this process, which can be used again when the call returns
  * @param size    bytes
  * @param stream  what the copy comes after
- * @retval SHARE_EINVAL   outside of the buffer; or a function on that host stream has called it
- * @retval SHARE_EACCES   the handle is read-only
- * @retval SHARE_EDEVICE  the device failed
+ * @retval SHARE_EINVAL      outside of the buffer; or a function on that host stream has called it
+ * @retval SHARE_EACCES      the handle is read-only
+ * @retval SHARE_EDEVICE     the device failed
+ * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its agent
  */
 int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uint64_t size,
 			 void *stream);
@@ -984,6 +998,9 @@ int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uin
  *   first free takes the memory away from both. This library has imported the segment of every
  *   buffer that it gave a handle for, so hand the recipe on to a process that does not use the
  *   library.
+ * - "legacy": `cuIpcOpenMemHandle()` (or `cudaIpcOpenMemHandle()`) of `pointer`. `fd` is a pidfd of
+ *   the agent that made the memory: when that becomes readable the memory is gone, whatever has
+ *   been opened. The driver counts how often a process opens it.
  *
  * The buffer begins `offset` bytes from where that lies.
  */
@@ -995,7 +1012,7 @@ typedef struct share_recipe {
 	uint64_t segment_size;     /**< bytes */
 	uint64_t offset;           /**< of the buffer in the segment, bytes */
 	char device[64];           /**< UUID, "" for host memory */
-	unsigned char pointer[64]; /**< mempool: CUmemPoolPtrExportData */
+	unsigned char pointer[64]; /**< mempool: CUmemPoolPtrExportData; legacy: CUipcMemHandle */
 } share_recipe;
 #define SHARE_RECIPE_INIT                                     \
 	{                                                     \
@@ -1013,6 +1030,7 @@ typedef struct share_recipe {
  * @param out  the recipe, which was set to SHARE_RECIPE_INIT
  * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
  *                       the message first
+ * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its agent
  */
 int share_get_recipe(const share_buffer *b, share_recipe *out);
 
@@ -1111,6 +1129,7 @@ typedef struct share_publish_options {
  * @retval SHARE_EQUOTA  this user has as many names as it may; or, with a tensor, as much metadata
  * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
  *                       the message first
+ * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its agent
  * @see share_lookup(), share_unpublish()
  */
 static inline int share_publish(share_buffer *b, const char *name, void *stream);
@@ -1166,7 +1185,8 @@ int share_unpublish(share_client *c, const char *name);
  *                           publisher's work is not done
  * @retval SHARE_EACCES      this user may not use the buffer in that mode, or the publisher lets
  *                           nobody do so
- * @retval SHARE_EOWNERDEAD  the publisher died before its work was done
+ * @retval SHARE_EOWNERDEAD  the publisher died before its work was done. Or the memory is of kind
+ *                           "legacy" and gone with its agent
  * @retval SHARE_EAGAIN      for writing: as for share_alloc()
  * @retval SHARE_EQUOTA      as many references to buffers, or as many waits, as this user may have
  * @retval SHARE_EBUSY       as for share_alloc()
@@ -1342,6 +1362,7 @@ typedef struct share_export_options {
  * @retval SHARE_EQUOTA  this user has as many tokens as it may; or, with a tensor, as much metadata
  * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
  *                       the message first
+ * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its agent
  * @see share_import()
  */
 static inline int share_export(share_buffer *b, void *stream, share_token *out);
@@ -1374,7 +1395,7 @@ static inline int share_export(share_buffer *b, void *stream, share_token *out)
  * @retval SHARE_ENOENT      no such token (any more), or the pool is not for this user. If it ended
  *                           not long ago, share_error_detail() says how, to who may use the pool
  * @retval SHARE_EACCES      the token, or the pool, does not allow that much
- * @retval SHARE_EOWNERDEAD  the exporter died before its work was done
+ * @retval SHARE_EOWNERDEAD  the exporter died before its work was done. Or as for share_lookup()
  * @retval SHARE_EAGAIN      for writing: as for share_alloc()
  * @retval SHARE_EQUOTA      as many references to buffers as this user may have
  * @retval SHARE_EBUSY       as for share_alloc()

@@ -43,6 +43,8 @@ int share_buffer_status(const share_buffer *handle)
 	share_buffer *b = NULL;
 	int r = buffer_find(handle, &b);
 
+	if (r == 0)
+		r = segment_check_memory(b->mapping);
 	if (r != 0)
 		return r;
 	switch (fence_state(b->client, &b->giver)) {

@@ -221,6 +221,8 @@ int buffer_from_grant(share_client *c, const struct wire_grant *m, void *stream,
 	r = stream_check(c, b->segment->kind, stream);
 	if (r == 0)
 		r = wait_for_fences(c, m, stream, deadline, b);
+	if (r == 0)
+		r = segment_check_memory(b->mapping);
 	if (r != 0) {
 		buffer_drop(b);
 		return r;

@@ -163,6 +163,15 @@ static int map_if_here(share_client *c, struct segment *s, bool writable)
 
 /* ------------------------------------------------------------------------------------------- */
 
+int segment_check_memory(const struct memory_mapping *m)
+{
+	struct failure failure;
+
+	if (!memory_is_lost(m))
+		return 0;
+	return fail(memory_fail_lost(&failure), "%s", failure.text);
+}
+
 int segment_import(share_client *c, struct segment *s, bool writable,
 		   struct memory_mapping **mapping)
 {

@@ -135,6 +135,8 @@ int lookup_proceed(share_operation *o)
 		r = buffer_from_grant_unordered(o->client, &l->grant, &l->buffer);
 		if (r == 0)
 			r = order(l);
+		if (r == 0)
+			r = segment_check_memory(l->buffer->mapping);
 	}
 	return r;
 }

@@ -242,7 +242,10 @@ static __attribute__((noinline)) share_buffer *take_other(struct magazine *m, sh
 		return b;
 	if (!is_within_reach(m, b) || (in_use && uses_order(b, stream) != 0)) {
 		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
-		magazine_put(m, b);
+		if (memory_is_lost(b->mapping))
+			buffer_give_back(b);
+		else
+			magazine_put(m, b);
 		return NULL;
 	}
 	return b;

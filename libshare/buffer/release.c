@@ -335,6 +335,8 @@ int buffer_make_known(share_buffer *b, void *stream, share_fence *out)
 {
 	int r = stream_check(b->client, b->segment->kind, stream);
 
+	if (r == 0)
+		r = segment_check_memory(b->mapping);
 	if (r == 0 && b->home) {
 		bool locked;
 

@@ -291,6 +291,14 @@ static struct segment *take_from_ahead(struct segments *t)
 	return s;
 }
 
+struct segment *segment_ref(share_client *c, struct segment *s)
+{
+	pthread_mutex_lock(&c->buffers->segments.lock);
+	s->refs++;
+	pthread_mutex_unlock(&c->buffers->segments.lock);
+	return s;
+}
+
 static void put_and_leave_chore(share_client *c, struct segment *s)
 {
 	struct segments *t = &c->buffers->segments;

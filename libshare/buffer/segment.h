@@ -59,6 +59,12 @@ int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, str
 void segment_dump(share_buffer *b);
 void segment_dump_end(share_buffer *b);
 
+/* SHARE_EOWNERDEAD: its memory is gone with the agent that made it, of kinds of which that can be.
+ */
+int segment_check_memory(const struct memory_mapping *m);
+
+/* One reference more, of who has one: @s. */
+struct segment *segment_ref(share_client *c, struct segment *s);
 /* NULL is fine. Without the client's lock, as it may have to be unmapped. */
 void segment_put(share_client *c, struct segment *s);
 

@@ -10,6 +10,9 @@
 struct buffer_watch {
 	share_operation operation;
 	struct held_fence giver; /* so that the buffer may be released meanwhile */
+	/* and so may be what memory it is of, where that can be gone though the giver is done */
+	struct segment *segment; /* NULL: it cannot */
+	const struct memory_mapping *mapping;
 	share_status_callback callback;
 	void *data;
 };
@@ -42,16 +45,24 @@ static int watch_proceed(share_operation *o)
 	return watch_wait(o, 0);
 }
 
+static void let_go(share_client *c, struct buffer_watch *w)
+{
+	fence_drop(c, &w->giver);
+	segment_put(c, w->segment);
+}
+
 static void watch_drop(share_operation *o)
 {
-	fence_drop(o->client, &watch_of(o)->giver);
+	let_go(o->client, watch_of(o));
 }
 
 static void watch_call(share_operation *o, int result)
 {
 	struct buffer_watch *w = watch_of(o);
 
-	fence_drop(o->client, &w->giver);
+	if (result == 0 && w->segment && memory_is_lost(w->mapping))
+		result = SHARE_EOWNERDEAD;
+	let_go(o->client, w);
 	w->callback(result, w->data);
 }
 
@@ -103,11 +114,13 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
 	if (!w)
 		return fail_system(-ENOMEM, "watching a buffer");
 	w->giver = fence_hold_again(c, &b->giver);
+	w->mapping = b->mapping;
+	w->segment = b->segment->kind->of_maker ? segment_ref(c, b->segment) : NULL;
 	w->callback = callback;
 	w->data = data;
 	r = start(c, w, out != NULL);
 	if (r != 0)
-		fence_drop(c, &w->giver);
+		let_go(c, w);
 	pthread_mutex_lock(&c->lock);
 	if (r != 0) /* of what goes on, and of the handle that is not given out */
 		w->operation.refs -= out ? 2 : 1;

@@ -370,5 +370,6 @@ int lent_order(share_message *m, void *stream, int timeout_ms)
 	b->ordered = o.how;
 	for (uint32_t i = 1; i < m->n_buffers; i++)
 		buffer_of(m->buffers[i])->ordered = o.how;
-	return r;
+	/* it may have been waited for while its memory went */
+	return r == 0 ? segment_check_memory(b->mapping) : r;
 }

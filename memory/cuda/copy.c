@@ -42,7 +42,7 @@ static int check_range(const struct memory_mapping *m, uint64_t offset, uint64_t
 		return failure_set(failure, SHARE_EINVAL, "the memory is on no device");
 	if (offset > m->size || size > m->size - offset)
 		return failure_set(failure, SHARE_EINVAL, "outside of the segment");
-	return 0;
+	return memory_is_lost(m) ? memory_fail_lost(failure) : 0;
 }
 
 int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *to, uint64_t size,
@@ -57,8 +57,9 @@ int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *t
 		r = cuda_place_enter(stream, m->ordinal, advice, &p, failure);
 	if (r < 0)
 		return r;
-	return wait(&p, stream, "cuMemcpyDtoHAsync",
-		    size ? p.cu->MemcpyDtoHAsync(to, from, size, stream) : CUDA_SUCCESS, failure);
+	r = wait(&p, stream, "cuMemcpyDtoHAsync",
+		 size ? p.cu->MemcpyDtoHAsync(to, from, size, stream) : CUDA_SUCCESS, failure);
+	return r == 0 && memory_is_lost(m) ? memory_fail_lost(failure) : r;
 }
 
 int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const void *from,
@@ -164,6 +165,8 @@ int memory_copy_staged(const struct memory_mapping *to, uint64_t to_offset,
 	memory_copier_close(reader);
 	memory_copier_close(writer);
 	free(room);
+	if (r == 0 && (memory_is_lost(from) || memory_is_lost(to)))
+		r = memory_fail_lost(failure);
 	return r;
 }
 

@@ -63,7 +63,11 @@
 	X(MemPoolImportPointer, "cuMemPoolImportPointer", PFN_cuMemPoolImportPointer_v11020)      \
 	X(MemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", PFN_cuMemAllocFromPoolAsync_v11020)   \
 	X(MemFreeAsync, "cuMemFreeAsync", PFN_cuMemFreeAsync_v11020)                              \
+	X(MemAlloc, "cuMemAlloc_v2", PFN_cuMemAlloc_v3020)                                        \
 	X(MemFree, "cuMemFree_v2", PFN_cuMemFree_v3020)                                           \
+	X(IpcGetMemHandle, "cuIpcGetMemHandle", PFN_cuIpcGetMemHandle_v4010)                      \
+	X(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", PFN_cuIpcOpenMemHandle_v11000)               \
+	X(IpcCloseMemHandle, "cuIpcCloseMemHandle", PFN_cuIpcCloseMemHandle_v4010)                \
 	X(PointerGetAttribute, "cuPointerGetAttribute", PFN_cuPointerGetAttribute_v4000)          \
 	X(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", PFN_cuMemcpyDtoHAsync_v3020)                   \
 	X(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", PFN_cuMemcpyHtoDAsync_v3020)                   \

@@ -12,7 +12,7 @@ class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 Device: TypeAlias = str | int | tuple[int, int] | Any
-Kind: TypeAlias = Literal["auto", "host", "vmm", "mempool", "adopted"]
+Kind: TypeAlias = Literal["auto", "host", "vmm", "mempool", "legacy", "adopted"]
 Mode: TypeAlias = Literal["r", "rw"]
 Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 Stream: TypeAlias = _CudaStream | HostStream | int | Any | None
@@ -101,7 +101,7 @@ class Client(_Closes):
         """Opens the pool. Makes it if there is none of that name.
 
         kind: "host", "vmm", "mempool", or "auto" for the first that works here of these three; "adopted":
-        for memory that is there already (Pool.adopt()).
+        for memory that is there already (Pool.adopt()); "legacy": for consumers of CUDA's older handles.
         limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
         or ExistsError; False: NotFoundError rather than make it. What the pool is like says who makes it:
         info() tells.
@@ -233,8 +233,8 @@ class Pool(_Closes):
     def name(self) -> str:
         """Its name."""
     @property
-    def kind(self) -> Literal["host", "vmm", "mempool", "adopted"]:
-        """Its kind of memory: "host", "vmm", "mempool" or "adopted"."""
+    def kind(self) -> Literal["host", "vmm", "mempool", "legacy", "adopted"]:
+        """Its kind of memory: "host", "vmm", "mempool", "legacy" or "adopted"."""
     @property
     def on_gpu(self) -> bool:
         """Whether its memory is a GPU's."""
@@ -584,7 +584,7 @@ class Array(Buffer):
     def recipe(self) -> dict[str, Any]:
         """How to reach the Array's first element without this library, as a dictionary: kind, fd (the caller's,
         to be closed), readonly, segment_size, offset (bytes), device (UUID or ''), pointer (64 bytes, for
-        mempool). Good as long as the Array. The fd leads to the whole segment, whichever part of it the Array
+        mempool and legacy). Good as long as the Array. The fd leads to the whole segment, whichever part of it the Array
         is."""
     def record_stream(self, stream: Stream, /) -> None:
         """The memory is in use on that stream as well: it is given up behind what is on it by then."""

@@ -70,6 +70,9 @@ static struct wire_message make_vmm = {
 static struct wire_message make_mempool = {
     .type = WIRE_AGENT_SEGMENT_CREATE,
     .agent_segment_create = {.size = 32 * MIB, .kind = MEMORY_MEMPOOL}};
+static struct wire_message make_legacy = {
+    .type = WIRE_AGENT_SEGMENT_CREATE,
+    .agent_segment_create = {.size = 32 * MIB, .kind = MEMORY_LEGACY}};
 static struct wire_message make_event = {.type = WIRE_AGENT_EVENT_CREATE};
 
 static uint64_t free_memory(void)
@@ -249,6 +252,12 @@ static const struct failing {
     {&make_mempool, "cuMemAllocFromPoolAsync"},
     {&make_mempool, "cuStreamSynchronize"},
     {&make_mempool, "cuMemPoolExportPointer"},
+    {&make_legacy, "cuDevicePrimaryCtxRetain"},
+    {&make_legacy, "cuMemAlloc"},
+    {&make_legacy, "cuMemGetAddressRange"},
+    {&make_legacy, "cuMemsetD8Async"},
+    {&make_legacy, "cuStreamSynchronize"},
+    {&make_legacy, "cuIpcGetMemHandle"},
     {&make_event, "cuDevicePrimaryCtxRetain"},
     {&make_event, "cuEventCreate"},
     {&make_event, "cuIpcGetEventHandle"},

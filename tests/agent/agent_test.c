@@ -19,6 +19,7 @@
 
 #include <share/error.h>
 
+#include "base/process.h"
 #include "tests/agent/agent_process.h"
 #include "tests/standin/calls.h"
 #include "wire/packet.h"
@@ -135,9 +136,33 @@ Test(agent, mempool_segments_are_kept_until_they_are_destroyed)
 	agent_drop_segment(&agent, &s);
 }
 
+Test(agent, legacy_segments_are_kept_until_they_are_destroyed_and_say_who_keeps_them)
+{
+	static const char zeros[64];
+	struct agent_segment s;
+
+	agent_make_segment(&agent, MEMORY_LEGACY, 8 * MIB, &s);
+	cr_assert_neq(s.handle, 0);
+	cr_assert_eq(s.recipe.size, 8 * MIB);
+	cr_assert(memcmp(s.recipe.pointer, zeros, sizeof(zeros)) != 0);
+	cr_assert_eq(process_pid(s.fd), agent.pid);
+	cr_assert(!process_has_ended(s.fd));
+	agent_drop_segment(&agent, &s);
+}
+
+Test(agent, a_legacy_segment_has_no_address_of_ours)
+{
+	struct wire_message m = {.type = WIRE_AGENT_SEGMENT_CREATE,
+				 .agent_segment_create = {.size = 2 * MIB,
+							  .kind = MEMORY_LEGACY,
+							  .address = UINT64_C(0x200000000000)}};
+
+	agent_ask_failing(&agent, &m, SHARE_ENOTSUP, false, "driver places", "kind vmm");
+}
+
 Test(agent, memory_goes_back_to_the_driver_with_the_segment)
 {
-	struct agent_segment s[2];
+	struct agent_segment s[3];
 	uint64_t before;
 
 	/* so that the context is there, which costs memory of its own */
@@ -147,9 +172,10 @@ Test(agent, memory_goes_back_to_the_driver_with_the_segment)
 	cr_assert_neq(before, UINT64_MAX);
 	agent_make_segment(&agent, MEMORY_VMM, 64 * MIB, &s[0]);
 	agent_make_segment(&agent, MEMORY_MEMPOOL, 64 * MIB, &s[1]);
-	cr_assert(free_memory() <= before - 128 * MIB);
-	agent_drop_segment(&agent, &s[0]);
-	agent_drop_segment(&agent, &s[1]);
+	agent_make_segment(&agent, MEMORY_LEGACY, 64 * MIB, &s[2]);
+	cr_assert(free_memory() <= before - 192 * MIB);
+	for (size_t i = 0; i < 3; i++)
+		agent_drop_segment(&agent, &s[i]);
 	cr_assert_eq(free_memory(), before);
 }
 

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -107,6 +108,66 @@ Test(memory_import, mempool_is_imported_once_however_often_it_is_asked_for)
 	memory_unmap(&c);
 	agent_drop_segment(&agent, &s);
 	agent_drop_segment(&agent, &other);
+}
+
+Test(memory_import, legacy_is_one_mapping_however_often_it_is_asked_for)
+{
+	struct agent_segment s, other;
+	struct memory_mapping a, b, c;
+
+	agent_make_segment(&agent, MEMORY_LEGACY, 4 * MIB, &s);
+	agent_make_segment(&agent, MEMORY_LEGACY, 4 * MIB, &other);
+	a = import(&s, MEMORY_LEGACY, true);
+	b = import(&s, MEMORY_LEGACY, false);
+	c = import(&other, MEMORY_LEGACY, true);
+	cr_assert(a.address == b.address && a.address != c.address);
+	cr_assert(b.writable, "the driver cannot do otherwise");
+	write_text(&a, 4 * MIB - 6, "hello");
+	write_text(&c, 4 * MIB - 6, "other");
+	memory_unmap(&a);
+	assert_text(&b, 4 * MIB - 6, "hello");
+	memory_unmap(&b);
+	assert_text(&c, 4 * MIB - 6, "other");
+	a = import(&s, MEMORY_LEGACY, true);
+	assert_text(&a, 4 * MIB - 6, "hello");
+	memory_unmap(&a);
+	memory_unmap(&c);
+	agent_drop_segment(&agent, &s);
+	agent_drop_segment(&agent, &other);
+}
+
+/* By whatever descriptor: who cannot tell whether the maker lives, is not told that it does. */
+Test(memory_import, legacy_memory_needs_a_process_that_lives)
+{
+	struct agent_segment s;
+	struct memory_mapping m = {.ordinal = 77};
+	FILE *file = tmpfile();
+
+	cr_assert(file);
+	agent_make_segment(&agent, MEMORY_LEGACY, 2 * MIB, &s);
+	cr_assert_eq(memory_import(memory_kind_by_id(MEMORY_LEGACY), &s.recipe, fileno(file), true,
+				   &m, &failure),
+		     SHARE_EOWNERDEAD, "%s", failure.text);
+	cr_assert_eq(m.ordinal, 77);
+	fclose(file);
+	agent_drop_segment(&agent, &s);
+}
+
+Test(memory_import, legacy_memory_that_its_recipe_calls_larger_than_it_is_is_not_mapped)
+{
+	struct agent_segment s;
+	struct memory_mapping m = {.ordinal = 77};
+
+	agent_make_segment(&agent, MEMORY_LEGACY, 2 * MIB, &s);
+	s.recipe.size = 64 * MIB;
+	cr_assert_eq(
+	    memory_import(memory_kind_by_id(MEMORY_LEGACY), &s.recipe, s.fd, true, &m, &failure),
+	    SHARE_EPROTO, "%s", failure.text);
+	cr_assert_eq(m.ordinal, 77);
+	s.recipe.size = 2 * MIB;
+	m = import(&s, MEMORY_LEGACY, true);
+	memory_unmap(&m);
+	agent_drop_segment(&agent, &s);
 }
 
 static void *import_often(void *data)

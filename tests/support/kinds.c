@@ -27,8 +27,8 @@ static bool is_wanted(const char *kind)
 /* The first @most of them. */
 static struct kind *choose(size_t most, size_t *n)
 {
-	static const struct kind all[] = {
-	    {"host"}, {"vmm"}, {"mempool"}, {"adopted"}, {"adopted-vmm"}};
+	static const struct kind all[] = {{"host"},   {"vmm"},     {"mempool"},
+					  {"legacy"}, {"adopted"}, {"adopted-vmm"}};
 	static struct kind wanted[sizeof(all) / sizeof(all[0])];
 
 	*n = 0;
@@ -40,12 +40,17 @@ static struct kind *choose(size_t most, size_t *n)
 
 struct kind *kinds_to_test(size_t *n)
 {
+	return choose(4, n);
+}
+
+struct kind *kinds_without_legacy(size_t *n)
+{
 	return choose(3, n);
 }
 
 struct kind *kinds_with_adopted(size_t *n)
 {
-	return choose(5, n);
+	return choose(6, n);
 }
 
 void kinds_start_on(const char *machine, const char *config)

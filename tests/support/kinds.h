@@ -13,6 +13,9 @@ struct kind {
 
 /* Those that $SHARE_TEST_KINDS names ("vmm,mempool"); all when it is not set. Static storage. */
 struct kind *kinds_to_test(size_t *n);
+/* The same without "legacy", which is gone with its agent, and which a driver may keep from others
+ * than the agent's user. */
+struct kind *kinds_without_legacy(size_t *n);
 /* The same with "adopted" and "adopted-vmm", both of pools into which memory comes by share_adopt()
  * alone: of the host, and of a device. */
 struct kind *kinds_with_adopted(size_t *n);

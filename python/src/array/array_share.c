@@ -266,7 +266,8 @@ PyDoc_STRVAR(
     "recipe()\n--\n\n"
     "How to reach the Array's first element without this library, as a dictionary: kind, fd "
     "(the caller's,\nto be closed), readonly, segment_size, offset (bytes), device (UUID or ''), "
-    "pointer (64 bytes, for\nmempool). Good as long as the Array. The fd leads to the whole "
+    "pointer (64 bytes, for\nmempool and legacy). Good as long as the Array. The fd leads to the "
+    "whole "
     "segment, whichever part of it the Array\nis.");
 static PyObject *recipe(PyObject *o, PyObject *ignored)
 {

@@ -95,9 +95,24 @@ static uint64_t ask(struct raw *r, struct memory_recipe *recipe, uint64_t *offse
 	return id;
 }
 
+static void reach_legacy(const struct cuda *cu, const struct memory_recipe *recipe,
+			 struct reached *out)
+{
+	CUipcMemHandle handle;
+
+	memcpy(&handle, recipe->pointer, sizeof(handle));
+	check(cu->IpcOpenMemHandle(&out->pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ==
+	      CUDA_SUCCESS);
+}
+
+static void leave_legacy(const struct cuda *cu, const struct reached *r)
+{
+	check(cu->IpcCloseMemHandle(r->pointer) == CUDA_SUCCESS);
+}
+
 static void uses_plain_cuda(struct child *self, void *data)
 {
-	bool vmm = strcmp(data, "vmm") == 0;
+	bool vmm = strcmp(data, "vmm") == 0, legacy = strcmp(data, "legacy") == 0;
 	struct wire_message release = {.type = WIRE_RELEASE};
 	struct memory_recipe recipe;
 	struct reached reached;
@@ -114,6 +129,8 @@ static void uses_plain_cuda(struct child *self, void *data)
 	device = enter(&cu, &recipe);
 	if (vmm)
 		reach_vmm(cu, fd, &recipe, device, &reached);
+	else if (legacy)
+		reach_legacy(cu, &recipe, &reached);
 	else
 		reach_mempool(cu, fd, &recipe, &reached);
 	close(fd);
@@ -124,6 +141,8 @@ static void uses_plain_cuda(struct child *self, void *data)
 	check(cu->StreamSynchronize(NULL) == CUDA_SUCCESS);
 	if (vmm)
 		leave_vmm(cu, &recipe, &reached);
+	else if (legacy)
+		leave_legacy(cu, &reached);
 	else
 		leave_mempool(cu, &reached);
 	release.release.buffer = id;

@@ -63,9 +63,9 @@ ConformanceTest(a_recipe_says_how_to_reach_a_buffer)
 	check_eq(recipe.offset, info.offset);
 	check_eq(recipe.segment_size, info.segment_size);
 	check(strcmp(recipe.device, info.device ? info.device : "") == 0);
-	/* only memory pools have pointers to export */
+	/* only memory pools have pointers to export, and only legacy memory handles of its own */
 	check((memcmp(recipe.pointer, zeros, sizeof(zeros)) != 0) ==
-	      (strcmp(kind, "mempool") == 0));
+	      (strcmp(kind, "mempool") == 0 || strcmp(kind, "legacy") == 0));
 	check(recipe.fd >= 0 && fcntl(recipe.fd, F_GETFD) == FD_CLOEXEC);
 	close(recipe.fd);
 	check_error(share_get_recipe(NULL, &bad), SHARE_EINVAL);

@@ -17,6 +17,10 @@
 
 #include <share/channel.h>
 
+#include "tests/support/kinds.h"
+
+/* the agents end with the broker, which has no keeper here */
+#define CONFORMANCE_KINDS kinds_without_legacy
 #include "tests/themes/pools/conformance.h"
 
 TestSuite(conformance, .timeout = 250);

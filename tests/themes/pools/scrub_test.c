@@ -8,6 +8,8 @@
 #include <signal.h>
 
 #include "tests/support/visit.h"
+
+#define CONFORMANCE_KINDS kinds_without_legacy
 #include "tests/themes/pools/conformance.h"
 
 TestSuite(conformance, .timeout = 60);

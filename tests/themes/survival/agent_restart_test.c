@@ -144,6 +144,11 @@ Test(agent_restart, memory_of_mempool_is_imported_and_made_as_before)
 	memory_remains("mempool");
 }
 
+Test(agent_restart, memory_of_legacy_is_imported_and_made_as_before)
+{
+	memory_remains("legacy");
+}
+
 /* Of an empty segment the next broker knows as little who has written to it. */
 static void is_zeroed(const char *kind)
 {
