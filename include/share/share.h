@@ -414,9 +414,9 @@ enum share_huge_pages {
  * with the agent that made it, as when the driver takes that down: whoever asks about such a buffer
  * is told SHARE_EOWNERDEAD from then on, but a kernel that is at work on it is not stopped. It
  * costs a CUDA context in the agent. A process can use it in one context, on its own device. A
- * process that has the same number in its PID namespace as the agent in that one's cannot open it,
- * and which other users' processes can is up to the driver. Read-only is a promise that nothing
- * enforces
+ * process that has the same number in its PID namespace as the agent in that one's cannot open it.
+ * Any other process that has the handle can, of whatever user (measured): the driver asks nobody,
+ * and nothing takes the handle back. Read-only is a promise that nothing enforces
  * - "adopted": nothing of its own: memory that programs have already, of the host or of GPUs, comes
  * into it by share_adopt()
  * - "auto": the first that works here of vmm, mempool, host
