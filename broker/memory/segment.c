@@ -17,6 +17,7 @@
 #include <share/share.h>
 
 #include "base/descriptor.h"
+#include "base/mutation.h"
 #include "base/process.h"
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
@@ -304,7 +305,7 @@ static void set_state(struct segment *s, enum segment_state state)
  * that the broker has yet to see end. */
 bool segment_is_lost(const struct segment *s)
 {
-	return kind_of_segment(s)->of_maker &&
+	return kind_of_segment(s)->of_maker && !MUTATION(lost_is_handed_out) &&
 	       (s->incarnation != agent_incarnation(s->pool->device->agent) ||
 		(s->memory.fd >= 0 && process_has_ended(s->memory.fd)));
 }
