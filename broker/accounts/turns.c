@@ -11,8 +11,10 @@
  * are one event of the loop, the kernel keeps the order among them (each goes to the end when it
  * was looked at), and one that waits costs nothing. In each round of the loop all users that want
  * something say so, and then one turn of one of them is served; where the loop has nothing else to
- * do, nobody else does, and it is served at once. None of this takes memory: to wait for something
- * else on a descriptor, and to go on serving, cannot fail.
+ * do, nobody else does, and it is served at once. Where one user has all the connections that there
+ * are, a round serves several of its turns, as nobody can be kept waiting by them but itself. None
+ * of this takes memory: to wait for something else on a descriptor, and to go on serving, cannot
+ * fail.
  *
  * Most users have one connection that asks. When a turn was served often with none of the user's
  * between, the loop watches its descriptor itself, which costs the kernel less than an epoll of an
@@ -29,6 +31,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/mutation.h"
 #include "broker/accounts/turns.h"
 
 /* In most turns the time of the clock says enough, and it costs least to ask for. In long ones the
@@ -39,6 +42,8 @@
 /* Turns with none of the user's between, before the loop watches one itself. To begin and to end
  * that takes four system calls. */
 #define ALONE_TURNS 16
+/* The listener is a user by itself, and one more is all that there is on most machines. */
+#define USERS_ALONE 2
 
 /* Returns for how long this thread has run. */
 static uint64_t run_ns(void)
@@ -184,29 +189,39 @@ static void put_back(struct user_turns *u)
 	set_events(turn, turn->events);
 }
 
-/* Returns the user's next turn; NULL if nothing has happened after all. */
-static struct turn *next_of(struct user_turns *u, uint32_t *events)
+/* Looks which turns of the user's are next. What is asked of an epoll instance goes to its end, so
+ * as many are taken as are served. */
+static void look(struct turns *t, const struct user_turns *u, int most)
 {
-	bool alone = u->lone_is_ready && !u->others_are_ready;
-	struct epoll_event event;
+	struct epoll_event events[TURNS_AT_ONCE];
+	int n = epoll_wait(u->epoll, events, most, 0);
 
-	u->lone_is_ready = u->others_are_ready = false;
-	*events = EPOLLIN;
-	if (alone)
-		return u->lone;
-	if (epoll_wait(u->epoll, &event, 1, 0) != 1)
-		return NULL;
-	*events = event.events;
-	return event.data.ptr;
+	for (int i = 0; i < n; i++)
+		t->ready[t->n_ready++] = (struct ready_turn){events[i].data.ptr, events[i].events};
 }
 
-/* Serves one turn of the user, which may end there with all others of that user. */
-static void serve_one(struct user_turns *u)
+static void find_ready(struct turns *t, struct user_turns *u)
 {
-	uint32_t events;
-	struct turn *turn = next_of(u, &events);
+	bool alone = u->lone_is_ready && !u->others_are_ready;
 
-	if (!turn)
+	u->lone_is_ready = u->others_are_ready = false;
+	t->n_ready = 0;
+	if (alone)
+		t->ready[t->n_ready++] = (struct ready_turn){u->lone, EPOLLIN};
+	else
+		look(t, u, t->n_users > USERS_ALONE ? 1 : TURNS_AT_ONCE);
+}
+
+/* What another turn was served for may have ended this one, or have had it wait for something
+ * else. */
+static void serve_ready(struct user_turns *u, const struct ready_turn *ready)
+{
+	uint32_t events = ready->events;
+	struct turn *turn = ready->turn;
+
+	if (turn && !MUTATION(ready_for_what_it_was))
+		events &= turn->events | EPOLLERR | EPOLLHUP;
+	if (!turn || events == 0)
 		return;
 	if (turn != u->last) {
 		put_back(u);
@@ -218,6 +233,7 @@ static void serve_one(struct user_turns *u)
 		set_apart(u);
 }
 
+/* Serves the user's next turns, which may end there with all others of that user. */
 static void serve_next(struct turns *t)
 {
 	struct user_turns *u = t->next;
@@ -229,7 +245,10 @@ static void serve_next(struct turns *t)
 	begun = turns_begin(t);
 	if (u->served_ns > t->now_ns)
 		t->now_ns = u->served_ns;
-	serve_one(u);
+	find_ready(t, u);
+	for (int i = 0; i < t->n_ready; i++)
+		serve_ready(u, &t->ready[i]);
+	t->n_ready = 0;
 	turns_count(t, u, begun);
 }
 
@@ -281,6 +300,7 @@ static int open_user(struct turns *t, struct user_turns *u)
 	}
 	u->epoll = fd;
 	u->turns = t;
+	t->n_users++;
 	return 0;
 }
 
@@ -293,6 +313,7 @@ void user_turns_deinit(struct user_turns *u)
 		u->turns->next = NULL;
 	free_events(u);
 	u->epoll = fd_close(u->epoll);
+	u->turns->n_users--;
 }
 
 bool user_turns_in_debt(const struct user_turns *u)
@@ -341,6 +362,10 @@ void turn_end(struct turn *turn)
 		put_back(u);
 	if (turn == u->last)
 		u->last = NULL;
+	for (int i = 0; i < u->turns->n_ready; i++) {
+		if (u->turns->ready[i].turn == turn)
+			u->turns->ready[i].turn = NULL;
+	}
 	epoll_ctl(u->epoll, EPOLL_CTL_DEL, turn->fd, NULL);
 	turn->user = NULL;
 }

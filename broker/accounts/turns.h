@@ -16,6 +16,9 @@ struct user_turns;
  * competes with is served at once, and nobody collects time by being quiet.
  */
 
+/* So many turns of a user are served in one round of the loop, where nobody else has any. */
+#define TURNS_AT_ONCE 8
+
 /* A descriptor of a user's on which something may have happened. It is embedded in what it is for,
  * zeroed before it starts, and then not moved. */
 struct turn {
@@ -47,6 +50,14 @@ struct turns {
 	struct event *serve;
 	/* the next to be served of those users that have said so far that they want something */
 	struct user_turns *next;
+	unsigned n_users; /* that have an epoll instance, the listener among them */
+	/* What the user that is served now wants beside: turns that come in the same round. NULL:
+	 * it has ended since. */
+	struct ready_turn {
+		struct turn *turn;
+		uint32_t events;
+	} ready[TURNS_AT_ONCE];
+	int n_ready;
 	uint64_t now_ns;   /* the virtual time: when the last turn began; or more, after a pause */
 	uint64_t ended_ns; /* when the broker was last done with something, by the clock */
 	uint64_t begun_ns; /* when what the broker is at began */

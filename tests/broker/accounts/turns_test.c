@@ -22,6 +22,7 @@ struct thing {
 	int n_served, when; /* `when`: after how many others it was the last time */
 	uint32_t events;
 	bool reads, ends;
+	struct thing *has_wait, *has_end; /* what becomes of others in its turn */
 };
 
 static struct event_base *base;
@@ -42,6 +43,10 @@ static void serve(struct turn *turn, uint32_t events)
 		cr_assert(read(thing->ours, &byte, 1) >= 0);
 	if (thing->ends)
 		turn_end(turn);
+	if (thing->has_wait)
+		turn_await(&thing->has_wait->turn, EPOLLPRI);
+	if (thing->has_end)
+		turn_end(&thing->has_end->turn);
 }
 
 static void open_thing(struct thing *thing, struct user_turns *of, bool reads)
@@ -202,4 +207,51 @@ Test(turns, who_has_had_less_comes_first_of_two_that_want_something_at_once)
 	cr_expect_lt(third.when, first.when);
 	close_thing(&third);
 	user_turns_deinit(&other);
+}
+
+/* Where the loop has nothing else to do, whoever wants something is served in the same round. */
+static int served_in_a_round(void)
+{
+	int before = n_turns;
+
+	say(&first);
+	say(&second);
+	cr_assert(event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK) >= 0);
+	return n_turns - before;
+}
+
+Test(turns, several_of_a_user_are_served_at_once_where_nobody_else_has_any)
+{
+	struct user_turns third_user = {0};
+	struct thing third, fourth;
+
+	cr_expect_eq(served_in_a_round(), 2);
+	open_thing(&third, &other, true);
+	cr_expect_eq(served_in_a_round(), 2, "there is always a listener");
+	open_thing(&fourth, &third_user, true);
+	cr_expect_eq(served_in_a_round(), 1);
+	go_round(1);
+	cr_expect_eq(first.n_served + second.n_served, 6);
+	close_thing(&fourth);
+	user_turns_deinit(&third_user);
+	cr_expect_eq(served_in_a_round(), 2);
+	close_thing(&third);
+	user_turns_deinit(&other);
+}
+
+Test(turns, what_was_ready_is_not_served_when_it_has_ended_or_waits_for_something_else)
+{
+	first.has_wait = &second;
+	second.has_wait = &first;
+	cr_expect_eq(served_in_a_round(), 1);
+	first.has_wait = second.has_wait = NULL;
+	turn_await(&first.turn, EPOLLIN);
+	turn_await(&second.turn, EPOLLIN);
+	go_round(1);
+	cr_expect_eq(first.n_served + second.n_served, 2);
+	first.has_end = &second;
+	second.has_end = &first;
+	cr_expect_eq(served_in_a_round(), 1);
+	go_round(1);
+	cr_expect_eq(first.n_served + second.n_served, 3);
 }
