@@ -125,31 +125,40 @@ int broker_fork(struct state *s)
  * broker waits for the keeper. */
 #define DEATH_MS 1000
 
-static int wait_a_slice(int pidfd)
+/* A rehearsal, and a descriptor of it that spares the keeper the rest of a slice; -1: there is
+ * none. */
+struct rehearsal {
+	pid_t pid;
+	int pidfd;
+	int status; /* once it has ended */
+};
+
+/* Waits a slice, or until the rehearsal ends. Returns what waitpid() says: 0 when it runs. */
+static pid_t wait_a_slice(struct rehearsal *r)
 {
-	struct pollfd ended = {pidfd, POLLIN, 0};
-	int r;
+	struct pollfd ended = {r->pidfd, POLLIN, 0};
 
 	beat();
-	r = poll(&ended, 1, SLICE_MS);
-	return r < 0 && errno == EINTR ? 0 : r;
+	poll(&ended, 1, SLICE_MS);
+	return waitpid(r->pid, &r->status, WNOHANG);
 }
 
 /* Waits until the rehearsal ends. The broker that serves waits for it, and so do all that it
  * serves. So a rehearsal that does not get on has no more time than a broker that hangs; one that
  * gets on has more, as there may be much to take over. Returns 0 when it takes too long, and @why
  * says so. */
-static int wait_while_it_gets_on(const struct state *s, int pidfd, char why[static KEPT_TEXT])
+static pid_t wait_while_it_gets_on(const struct state *s, struct rehearsal *rehearsal,
+				   char why[static KEPT_TEXT])
 {
 	const struct kept_health *h = s->keeper.health;
 	const struct rehearsal_time most = rehearsal_most(h, s->own[OWN_JOURNAL]);
 	const unsigned hang_ms = rehearsal_hang_ms(h);
 	const uint64_t begin_ms = clock_ms();
 	struct silence silence;
-	int r;
+	pid_t r;
 
 	silence_begin(&silence, atomic_load(&h->beat_of_rehearsal), begin_ms);
-	while ((r = wait_a_slice(pidfd)) == 0) {
+	while ((r = wait_a_slice(rehearsal)) == 0) {
 		if (silence_look(&silence, atomic_load(&h->beat_of_rehearsal), hang_ms,
 				 clock_ms())) {
 			snprintf(why, KEPT_TEXT, "it has not moved for %u ms (hang_ms)", hang_ms);
@@ -171,17 +180,18 @@ static int wait_while_it_gets_on(const struct state *s, int pidfd, char why[stat
 static int wait_for_rehearsal(const struct state *s, pid_t pid, char why[static KEPT_TEXT])
 {
 	_cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	int status = 0, r = wait_while_it_gets_on(s, pidfd, why);
+	struct rehearsal rehearsal = {pid, pidfd, 0};
+	pid_t r = wait_while_it_gets_on(s, &rehearsal, why);
+	int status = rehearsal.status;
 
-	if (r <= 0) {
-		kill(pid, SIGKILL);
-		for (int ms = 0; ms < DEATH_MS && wait_a_slice(pidfd) == 0; ms += SLICE_MS)
-			;
-	}
-	if (waitpid(pid, &status, WNOHANG) != pid && r > 0)
+	if (r < 0)
 		return -ECHILD;
-	if (r <= 0)
+	if (r == 0) {
+		kill(pid, SIGKILL);
+		for (int ms = 0; ms < DEATH_MS && wait_a_slice(&rehearsal) == 0; ms += SLICE_MS)
+			;
 		return -ETIMEDOUT;
+	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	if (WIFEXITED(status))

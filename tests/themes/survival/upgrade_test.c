@@ -22,7 +22,7 @@
 
 static char folder[64], program[128], module[128];
 static const char *config; /* NULL: as ever */
-static const char *first = BROKER ".so";
+static const char *keeper = BROKER, *first = BROKER ".so";
 
 static void copy(const char *from, const char *to)
 {
@@ -45,7 +45,7 @@ static void start(void)
 	check(mkdtemp(folder));
 	snprintf(program, sizeof(program), "%s/share-broker", folder);
 	snprintf(module, sizeof(module), "%s/share-broker.so", folder);
-	copy(BROKER, program);
+	copy(keeper, program);
 	copy(first, module);
 	broker_use_program(program);
 	fixture_start_with(config);
@@ -364,6 +364,19 @@ Test(upgrade_to_an_odd_one, that_never_ends_is_refused)
 	start_with_odd_one("never ends");
 	expect_late("cannot go on: it was not done after ");
 	check_detail(" ms (twice hang_ms, and 200 ms for each of ");
+}
+
+/* The keeper finds out that the rehearsal has ended, though it got no descriptor of it. */
+Test(upgrade_to_an_odd_one, by_a_keeper_without_a_pidfd_is_done)
+{
+	share_client *c;
+
+	keeper = ODD_BROKER;
+	start();
+	c = connect_as("one");
+	upgrade(c);
+	upgrade(c);
+	share_disconnect(c);
 }
 
 /* There may be much to take over. */
