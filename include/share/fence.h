@@ -109,6 +109,8 @@ int share_fence_record(share_client *c, int ordinal, void *stream, share_fence *
  * @param fence    what to wait for
  * @param ordinal  as for share_fence_record(): which device a CUstream is of; -1: there is none
  * @param stream   what waits: for -1, NULL is the calling thread
+ * @retval SHARE_EINVAL      not a stream of this client; or a function on a host stream has called
+ *                           it, and would wait for what is behind it there
  * @retval SHARE_EOWNERDEAD  the owner died before the fence was reached (this is known now, or came
  *                           out while the caller waited), or before this process first asked;
  *                           nothing is enqueued
@@ -142,6 +144,8 @@ int share_fence_query(const share_client *c, const share_fence *fence);
  * @param fence       what to wait for
  * @param timeout_ms  how long at most; -1: without limit
  * @retval SHARE_ETIMEDOUT   not reached in time
+ * @retval SHARE_EINVAL      a function on a host stream has called it, and would wait for what is
+ *                           behind it there
  * @retval SHARE_EOWNERDEAD  it never will be
  * @retval SHARE_ESTALE      as share_fence_wait()
  * @retval SHARE_ECANCELED   another thread has given the connection up

@@ -1187,6 +1187,8 @@ int share_unpublish(share_client *c, const char *name);
  *                           nobody do so
  * @retval SHARE_EOWNERDEAD  the publisher died before its work was done. Or the memory is of kind
  *                           "legacy" and gone with its agent
+ * @retval SHARE_EINVAL      a function on a host stream has called it, and would wait for what is
+ *                           behind it there
  * @retval SHARE_EAGAIN      for writing: as for share_alloc()
  * @retval SHARE_EQUOTA      as many references to buffers, or as many waits, as this user may have
  * @retval SHARE_EBUSY       as for share_alloc()

@@ -195,10 +195,14 @@ enum timeline_state fence_block(share_client *c, const struct held_fence *f, int
 
 int fence_wait_here(share_client *c, const struct held_fence *f, int timeout_ms, bool of_client)
 {
-	struct waiter *w = timeout_ms != 0 && f->page ? waiter_take(c) : NULL;
 	enum timeline_state state;
+	struct waiter *w;
 	bool over = false;
+	int r = timeout_ms != 0 ? host_stream_may_wait_for(c, f) : 0;
 
+	if (r != 0)
+		return r;
+	w = timeout_ms != 0 && f->page ? waiter_take(c) : NULL;
 	if (!w && timeout_ms != 0 && f->page)
 		return SHARE_ENOMEM;
 	if (w)

@@ -181,13 +181,23 @@ int share_host_stream_launch(share_host_stream *s, void (*function)(void *data),
 	return r;
 }
 
-int host_stream_may_wait(const void *stream)
+static int refuse_to_wait(void)
 {
-	if (!here || handle_object(stream) != here)
-		return 0;
 	return fail(SHARE_EINVAL,
 		    "a function on a host stream cannot wait for what is enqueued behind it "
 		    "there: name another stream, or NULL");
+}
+
+int host_stream_may_wait(const void *stream)
+{
+	return here && handle_object(stream) == here ? refuse_to_wait() : 0;
+}
+
+int host_stream_may_wait_for(share_client *c, const struct held_fence *f)
+{
+	if (!here || here->client != c || f->page != c->page || f->slot != here->slot)
+		return 0;
+	return fence_state(c, f) == TIMELINE_PENDING ? refuse_to_wait() : 0;
 }
 
 void host_stream_synchronize(void *stream)

@@ -95,6 +95,8 @@ int host_stream_signal(void *stream, share_fence *out);
 int host_stream_wait(void *stream, const struct held_fence *f);
 /* Waits for what was enqueued so far. */
 void host_stream_synchronize(void *stream);
+/* SHARE_EINVAL in a function on the host stream that has yet to signal this fence; else 0. */
+int host_stream_may_wait_for(share_client *c, const struct held_fence *f);
 
 /* ------------------------------------------------------------------------------------------- */
 /* gpu_stream.c: ordering on a CUstream, for memory of a device                                */

@@ -231,6 +231,46 @@ Test(fence, functions_of_a_stream_run_in_the_order_of_their_launch)
 	check(!sequence.wrong);
 }
 
+static void waits_for_what_is_behind_it(void *data)
+{
+	share_buffer *b = data, *found = NULL;
+	share_fence f;
+
+	check_ok(share_fence_record(client, -1, stream, &f));
+	check_error(share_fence_wait(client, &f, -1, NULL), SHARE_EINVAL);
+	check_detail("a function on a host stream cannot wait for what is enqueued behind it");
+	check_error(share_fence_synchronize(client, &f, -1), SHARE_EINVAL);
+	check_error(share_fence_synchronize(client, &f, 0), SHARE_ETIMEDOUT);
+	check_error(share_fence_query(client, &f), SHARE_EAGAIN);
+	check_ok(share_fence_wait(client, &f, -1, stream));
+	check_ok(share_publish(b, "thing", stream));
+	check_error(share_lookup(client, "thing", SHARE_RDONLY, -1, NULL, &found), SHARE_EINVAL);
+	check_ok(share_lookup(client, "thing", SHARE_RDONLY, -1, stream, &found));
+	check_ok(share_release(found, NULL));
+}
+
+static void waits_for_what_was_before_it(void *data)
+{
+	check_ok(share_fence_synchronize(client, data, -1));
+	check_ok(share_fence_wait(client, data, -1, NULL));
+}
+
+Test(fence, a_function_on_a_stream_is_refused_to_wait_for_what_is_behind_it_there)
+{
+	share_pool *p = open_pool(client);
+	share_buffer *b = allocate(p, 4096, NULL), *found;
+	share_fence before;
+
+	check_ok(share_host_stream_launch(stream, waits_for_what_is_behind_it, b));
+	check_ok(share_fence_record(client, -1, stream, &before));
+	check_ok(share_host_stream_launch(stream, waits_for_what_was_before_it, &before));
+	check_ok(share_host_stream_synchronize(stream));
+	check_ok(share_lookup(client, "thing", SHARE_RDONLY, -1, NULL, &found));
+	check_ok(share_release(found, NULL));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+}
+
 Test(fence, destroying_a_stream_runs_what_is_enqueued)
 {
 	share_host_stream *other;
