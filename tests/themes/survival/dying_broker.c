@@ -7,9 +7,11 @@
  * the clock: what is to hold holds wherever a broker dies. Before that it looks whether its journal
  * says what is (audit.c).
  *
- * Or it dies at a point of a request that a test has chosen (fatal.h).
+ * Or it dies at a point of a request that a test has chosen (fatal.h), or kills somebody else
+ * there.
  */
 
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,16 +44,33 @@ static void __attribute__((constructor)) open_plan(void)
 /* How far the request has come at which this broker is meant to die, and where. */
 static enum fatal_point reached, fatal;
 
+/* It is dead on return. */
+static void end(pid_t victim)
+{
+	struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, victim, 0), .events = POLLIN};
+
+	kill(victim, SIGKILL);
+	while (p.fd >= 0 && poll(&p, 1, -1) < 0)
+		;
+	close(p.fd);
+}
+
 static void reach(enum fatal_point point)
 {
+	pid_t victim = plan->victim;
+
 	reached = point;
-	if (fatal == point) {
-		if (plan->again > 0)
-			plan->again--;
-		else
-			plan->point = FATAL_NOWHERE;
+	if (fatal != point)
+		return;
+	fatal = FATAL_NOWHERE;
+	if (victim)
+		end(victim);
+	if (plan->again > 0)
+		plan->again--;
+	else
+		plan->point = FATAL_NOWHERE;
+	if (!victim)
 		kill(getpid(), SIGKILL);
-	}
 }
 
 static bool is_time(void)
@@ -149,7 +169,7 @@ bool __wrap_request_handle(void *client, const void *data, size_t size, struct f
 	if (size >= sizeof(type))
 		memcpy(&type, data, sizeof(type));
 	reached = fatal = FATAL_NOWHERE;
-	if (type != plan->request)
+	if (type != plan->request || (plan->spared > 0 && plan->spared-- > 0))
 		return __real_request_handle(client, data, size, fds);
 	fatal = plan->point;
 	reach(FATAL_RECEIVED);

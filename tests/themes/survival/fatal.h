@@ -7,6 +7,7 @@
 /*
  * Where in a request a broker dies, by SIGKILL: in memory that a test shares with its brokers
  * (dying_broker.c). One broker dies of it, and the next one handles the same request to its end.
+ * Or it is somebody else who dies there: the broker goes on once that one is dead.
  */
 enum fatal_point {
 	FATAL_NOWHERE,
@@ -21,6 +22,8 @@ struct fatal_plan {
 	atomic_uint request; /* its type, see wire/messages.h */
 	atomic_uint point;   /* FATAL_NOWHERE once somebody has died there, and */
 	atomic_uint again;   /* so many more have */
+	atomic_uint spared;  /* so many requests of the type come before it */
+	atomic_int victim;   /* pid; 0: the broker */
 };
 
 /* Where brokers find the file that has it. */
