@@ -31,24 +31,26 @@ class Access(ctypes.Structure):
 
 
 class Memory:
-    """As torch makes it with expandable_segments:True."""
+    """As torch makes it with expandable_segments:True: allocations, one mapped behind the other."""
 
-    def __init__(self, driver, handles=1, device=0):
+    def __init__(self, driver, handles=1, device=0, allocations=1):
         self.lib, at, handle = driver.lib, ctypes.c_uint64(), ctypes.c_uint64()
         made = Properties(type=1, handles=handles, where=1, device=device)
-        size = ctypes.c_size_t(UNIT)
-        assert self.lib.cuMemAddressReserve(ctypes.byref(at), size, ctypes.c_size_t(0), ctypes.c_uint64(0),
+        size, self.size = ctypes.c_size_t(UNIT), ctypes.c_size_t(allocations * UNIT)
+        assert self.lib.cuMemAddressReserve(ctypes.byref(at), self.size, ctypes.c_size_t(0), ctypes.c_uint64(0),
                                             ctypes.c_uint64(0)) == 0
-        assert self.lib.cuMemCreate(ctypes.byref(handle), size, ctypes.byref(made), ctypes.c_uint64(0)) == 0
-        assert self.lib.cuMemMap(at, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0)) == 0
-        assert self.lib.cuMemRelease(handle) == 0
+        for i in range(allocations):
+            there = ctypes.c_uint64(at.value + i * UNIT)
+            assert self.lib.cuMemCreate(ctypes.byref(handle), size, ctypes.byref(made), ctypes.c_uint64(0)) == 0
+            assert self.lib.cuMemMap(there, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0)) == 0
+            assert self.lib.cuMemRelease(handle) == 0
         access = Access(where=1, device=device, flags=3)
-        assert self.lib.cuMemSetAccess(at, size, ctypes.byref(access), ctypes.c_size_t(1)) == 0
+        assert self.lib.cuMemSetAccess(at, self.size, ctypes.byref(access), ctypes.c_size_t(1)) == 0
         self.at = at
 
     def __del__(self):
-        self.lib.cuMemUnmap(self.at, ctypes.c_size_t(UNIT))
-        self.lib.cuMemAddressFree(self.at, ctypes.c_size_t(UNIT))
+        self.lib.cuMemUnmap(self.at, self.size)
+        self.lib.cuMemAddressFree(self.at, self.size)
 
 
 class Tensor:
@@ -116,6 +118,16 @@ def test_messages_carry_it(client, broker, driver, adopted):
         with rx.recv(timeout=30) as m:
             assert m.array.on_gpu and m.array.tobytes() == bytes([5]) * 100
         a.release()
+
+
+def test_what_lies_in_several_allocations_is_refused_and_its_parts_are_not(driver, adopted):
+    memory = Memory(driver, allocations=2)
+    words = UNIT // 4
+    for first, count in ((0, 2 * words), (words - 128, 256), (words - 128, 129)):
+        with pytest.raises(libshare.InvalidArgumentError, match="does not lie in one allocation"):
+            adopted.adopt(Tensor(memory, 4 * first, (count,)))
+    with adopted.adopt(Tensor(memory, 0, (words,))), adopted.adopt(Tensor(memory, UNIT, (words,))):
+        pass
 
 
 def test_what_others_cannot_have_is_refused(driver, adopted):
