@@ -27,6 +27,7 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
+#include "broker/memory/supply.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 
@@ -377,7 +378,7 @@ void handle_channel_segment(struct request *r)
 	}
 	if (!check_access(r, member))
 		return;
-	e = member_grant(member, s, &reply, &fd);
+	e = segment_grant(s, r->client, member_writes(member), &reply, &fd);
 	if (e < 0) {
 		if (e == -EACCES) {
 			segment_refuse(s, r->client, &failure);

@@ -261,9 +261,8 @@ bool claim_has(const struct claim *claim, struct buffer *buffer);
 /* ------------------------------------------------------------------------------------------- */
 /* supply.c: what messages lie in */
 
-/* Fills in a GRANT without a buffer, to be sent to @m. *fd is borrowed; -1: @m has the segment
- * already. 0, -ENOMEM, -EACCES if @m may not have it, or -EDQUOT if its user cannot pay for it. */
-int member_grant(struct member *m, struct segment *s, struct wire_message *out, int *fd);
+/* Returns whether a member has segments for writing. */
+bool member_writes(const struct member *m);
 /* Returns the right that a member needs, RIGHT_READ or RIGHT_WRITE; and whether its user has it,
  * which may have changed since it came. */
 enum access_right member_needs(const struct member *m);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Segments are sent to clients that have no buffer in them yet, so that what comes later needs
+ * nobody: a message of a channel. Nobody is waited for: only so much is sent as a socket takes of
+ * what its owner has not read.
+ */
+
+#include <errno.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/conversation.h"
+#include "broker/memory/adopted.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/segment.h"
+#include "broker/memory/supply.h"
+#include "wire/wire.h"
+
+int segment_grant(struct segment *s, struct client *client, bool writable, struct wire_message *out,
+		  int *fd)
+{
+	int r = segment_offer(s, client, writable, fd);
+
+	if (r < 0)
+		return r;
+	out->type = WIRE_GRANT;
+	out->grant = (struct wire_grant){
+	    .segment = segment_id(s),
+	    .segment_size = s->memory.recipe.size,
+	    .pool = s->pool->id,
+	    .mode = writable ? SHARE_RDWR : SHARE_RDONLY,
+	    .kind = kind_of_segment(s)->id,
+	    .flags = *fd >= 0 ? WIRE_GRANT_SEGMENT : 0u,
+	};
+	if (*fd >= 0)
+		out->grant.recipe =
+		    (struct wire_bytes){segment_recipe(s, client), sizeof(struct memory_recipe)};
+	return 0;
+}
+
+int segment_supply(struct segment *s, struct client *client, bool writable)
+{
+	struct wire_message grant = {.serial = 0};
+	int fd, r = segment_grant(s, client, writable, &grant, &fd);
+
+	if (r == -EDQUOT || r == -EACCES || (r == 0 && fd < 0))
+		return 0;
+	if (r < 0)
+		return r;
+	if (!client_offer(client, &grant, &fd, 1))
+		return -EAGAIN;
+	segment_sent(s, client, writable);
+	return 0;
+}
+
+int pool_supply(struct pool *p, struct client *client, bool writable)
+{
+	struct segment *s;
+	int r = 0;
+
+	LIST_FOREACH (s, &p->extent.segments, link) {
+		if (s->state == SEGMENT_ACTIVE)
+			r = segment_supply(s, client, writable);
+		if (r < 0)
+			break;
+	}
+	return r;
+}
