@@ -39,6 +39,8 @@
 #define WIRE_VERSION_LATEST 8
 /* The version from which on a pool says how the pages of host memory are made. */
 #define WIRE_VERSION_HOST_PAGES 8
+/* The version from which on POOL_SEGMENTS exists. */
+#define WIRE_VERSION_POOL_SEGMENTS 8
 /* The version from which on a message may carry more than 256 bytes, and several buffers. */
 #define WIRE_VERSION_FAR 8
 
@@ -83,8 +85,9 @@
 	  "One more reference on a buffer for this client. Descriptors: the segment's, if "        \
 	  "GRANT_SEGMENT is set; then two for each of `pages`: the page (a memfd) and its "        \
 	  "owner's pidfd. It also comes with serial 0, unasked and without a "                     \
-	  "buffer (0): it then brings a segment of the pool of a channel that the client is a "    \
-	  "consumer of, before a message can lie in that segment.")                                \
+	  "buffer (0): it then brings a segment that the client has asked for (POOL_SEGMENTS), "   \
+	  "or one of the pool of a channel that the client is a consumer of, before a message "    \
+	  "can lie in that segment.")                                                              \
 	M(RELEASE, release, 15, TO_BROKER, 0, 0, 6, DONE, WIRE_SERIAL_OPTIONAL,                    \
 	  "Gives references back, behind a fence of the client. With serial 0 there is no "        \
 	  "reply.")                                                                                \
@@ -247,7 +250,11 @@
 	  "open for reading only. Of a device's memory: that of the allocation in which it lies. " \
 	  "A socket lets in descriptors only after the first ADOPT, which "                        \
 	  "comes without: its answer is SHARE_EAGAIN, and so is that to one whose descriptors "    \
-	  "are lost, as the broker has died. The client then says it again, with descriptors.")
+	  "are lost, as the broker has died. The client then says it again, with descriptors.")    \
+	M(POOL_SEGMENTS, pool_segments, 79, TO_BROKER, 0, 0, 8, DONE, 0,                           \
+	  "Asks for the segments of an open pool that the client does not have, so that no "       \
+	  "look-up has to bring them. They come ahead of the answer, as many as the socket takes " \
+	  "of what is not read; who was sent some asks for the rest.")
 
 /* Errors have other numbers on the wire, and in the journal, than in the API: E(name, number).
  * These never change; new ones are added at the end. */
@@ -521,6 +528,10 @@
 	F(M, u32, kind, 8, "enum memory_kind_id of a device's memory: vmm; 0: it is a file") \
 	F(M, u32, reserved, 8, "0")                                                          \
 	V(M, recipe, 128, 8, "struct memory_recipe of the allocation, without identity; else empty")
+#define WIRE_FIELDS_pool_segments(F, V, M)                                           \
+	F(M, u64, pool, 8, "identifier")                                             \
+	F(M, u32, mode, 8, "enum share_access: what the segments are to be had for") \
+	F(M, u32, reserved, 8, "0")
 #define WIRE_FIELDS_reload(F, V, M)
 #define WIRE_FIELDS_upgrade(F, V, M)
 #define WIRE_FIELDS_drop(F, V, M)                                          \

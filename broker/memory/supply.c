@@ -2,8 +2,8 @@
 
 /*
  * Segments are sent to clients that have no buffer in them yet, so that what comes later needs
- * nobody: a message of a channel. Nobody is waited for: only so much is sent as a socket takes of
- * what its owner has not read.
+ * nobody: a message of a channel, or the first look-up in a pool. Nobody is waited for: only so
+ * much is sent as a socket takes of what its owner has not read.
  */
 
 #include <errno.h>
@@ -13,11 +13,13 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
+#include "broker/client/request.h"
 #include "broker/memory/adopted.h"
+#include "broker/memory/client_memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
 #include "broker/memory/supply.h"
-#include "wire/wire.h"
 
 int segment_grant(struct segment *s, struct client *client, bool writable, struct wire_message *out,
 		  int *fd)
@@ -68,4 +70,25 @@ int pool_supply(struct pool *p, struct client *client, bool writable)
 			break;
 	}
 	return r;
+}
+
+void handle_pool_segments(struct request *r)
+{
+	const struct wire_pool_segments *m = &r->m->pool_segments;
+	const struct open_pool *open = client_find_pool(r->client, m->pool);
+	enum access_right needed = access_right_of(m->mode);
+	struct failure failure;
+
+	if (!open) {
+		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
+	} else if (m->mode != SHARE_RDONLY && m->mode != SHARE_RDWR) {
+		request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
+	} else if (!pool_may(open->pool, r->client, needed)) {
+		pool_refuse(open->pool, r->client, needed, &failure);
+		request_fail_with(r, &failure);
+	} else if (pool_supply(open->pool, r->client, needed == RIGHT_WRITE) == -ENOMEM) {
+		request_fail_memory(r);
+	} else {
+		request_done(r); /* -EAGAIN: that it got some says that there may be more */
+	}
 }

@@ -556,6 +556,35 @@ int share_pool_get_info(const share_pool *p, share_pool_info *out);
  */
 int share_pool_set_cache(share_pool *p, uint64_t bytes);
 
+/**
+ * Maps the memory that a pool has by now, so that it is not the first look-up, import, allocation
+ * or message which pays for that. With memory of a GPU this loads the driver and imports each
+ * segment, which takes 0.1 ms or, with kind "mempool", up to 1 ms for each GiB; the calling
+ * thread's context is the one that gets access, as for share_alloc(). Without this call, each
+ * segment is mapped when the first buffer in it comes.
+ *
+ * Right after the pool was opened it moves that cost there; or call it in a thread of its own, as
+ * it holds up no other thread. What the pool grows by later is mapped by the next call, which costs
+ * one request where there is nothing new; and consumers of channels, to whom new segments are sent
+ * as they are made, map them then and there from now on, in this connection.
+ *
+ * It gives no more than the user may have: all of the pool's memory that a look-up could bring, for
+ * reading, or for writing. Segments beyond what the user may have mapped are left out, and so is
+ * adopted memory that is not for this user.
+ *
+ * @param p     the pool
+ * @param mode  enum share_access: what buffers will be looked up for
+ * @retval SHARE_EINVAL      no such mode
+ * @retval SHARE_EACCES      the pool is read-only for this user, or no longer for this user
+ * @retval SHARE_EBUSY       SHARE_POOL_SAME_ADDRESS: something else lies at the address
+ * @retval SHARE_ENODEV      this process cannot see the device
+ * @retval SHARE_ENOTSUP     the current context's device cannot reach it; or the broker is too old
+ * @retval SHARE_EDEVICE     the driver failed, and how. As with the other errors, what could be
+ *                           mapped is, and the rest is when it is needed
+ * @retval SHARE_EOWNERDEAD  some of it is of kind "legacy", and gone with its agent
+ */
+int share_pool_map_ahead(share_pool *p, int mode);
+
 /* ------------------------------------------------------------------------------------------- */
 /* Buffers                                                                                     */
 

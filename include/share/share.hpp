@@ -422,6 +422,8 @@ public:
 		check(share_adopt(get(), memory, size, s.get(), &b));
 		return buffer(b, s);
 	}
+	/** Maps what it has by now, so that no look-up has to: share_pool_map_ahead(). */
+	void map_ahead(int mode = SHARE_RDONLY) const { check(share_pool_map_ahead(get(), mode)); }
 	share_pool_info info() const
 	{
 		share_pool_info found = SHARE_POOL_INFO_INIT;

@@ -23,7 +23,8 @@ struct segments {
 	uint32_t room;
 	LIST_HEAD(, segment) retired; /* to be unmapped when nobody is delivering */
 	TAILQ_HEAD(, segment) ahead;  /* those that came before they were needed, oldest first */
-	uint32_t n_ahead;
+	uint32_t n_ahead, ahead_max;  /* that may wait to be mapped */
+	uint64_t arrived;             /* descriptors, ever */
 };
 
 /* magazines.c: the blocks that are kept back. */
@@ -129,6 +130,11 @@ void segment_import_as_it_came(share_client *c, struct segment *s);
 bool segment_get_recipe(share_client *c, uint64_t id, struct memory_recipe *out);
 /* Enters the descriptors that came with a grant. 0 or negative errno. */
 int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *fds);
+/* From now on what comes ahead is mapped when it comes. Says how many descriptors have come. */
+uint64_t segments_want_ahead(share_client *c);
+/* Maps what has come of a pool, all of it that can be, and makes it reachable for the calling
+ * thread: 0, or the last error. */
+int segments_map(share_client *c, uint64_t pool, bool writable);
 /* What this client has allocated of a pool. */
 void segments_count(share_client *c, uint64_t pool, uint64_t *bytes, uint64_t *blocks);
 /* The broker says that it is empty: it leaves the table. With the client's lock held. */

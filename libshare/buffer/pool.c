@@ -94,6 +94,34 @@ int share_pool_open(share_client *c, const char *name, share_pool **out)
 	return r != 0 ? r : pool_from_reply(c, name, &reply.m.pool, out);
 }
 
+int share_pool_map_ahead(share_pool *p, int mode)
+{
+	RANGE("share_pool_map_ahead", 0);
+	HAZARDS;
+	uint64_t arrived, before;
+	int r = pool_resolve(&p);
+
+	if (r == 0)
+		r = mode_check(mode);
+	if (r == 0 && p->client->version < WIRE_VERSION_POOL_SEGMENTS)
+		r = fail(SHARE_ENOTSUP, "the broker is too old to send segments ahead");
+	if (r != 0)
+		return r;
+	arrived = segments_want_ahead(p->client);
+	do { /* the broker sends so many at a time, and then none */
+		struct wire_message m = {.type = WIRE_POOL_SEGMENTS};
+
+		m.pool_segments.pool = p->id;
+		m.pool_segments.mode = (uint32_t)mode;
+		before = arrived;
+		r = rpc(p->client, &m, NULL);
+		if (r == 0)
+			r = segments_map(p->client, p->id, mode == SHARE_RDWR);
+		arrived = segments_want_ahead(p->client);
+	} while (r == 0 && arrived != before);
+	return r;
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 static int look_up_user(const char *name, char *space, size_t size, json_int_t *out)

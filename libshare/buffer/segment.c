@@ -7,7 +7,8 @@
  *
  * Consumers of channels are sent segments ahead, so that no message needs the broker. Most of these
  * wait for their first buffer like all others; beyond a number of them the oldest are mapped, as
- * mappings cost a process less than descriptors do.
+ * mappings cost a process less than descriptors do. In a client that has had a pool mapped ahead
+ * none waits.
  *
  * The thread that reads the socket only makes notes: mapping and unmapping is done by whoever needs
  * it, or when nobody is delivering.
@@ -146,6 +147,7 @@ static int enter(struct segments *t, const struct wire_grant *m, int *fd)
 	fd_close(side->fd);
 	side->fd = *fd;
 	*fd = -1;
+	t->arrived++;
 	if (m->buffer == 0)
 		came_ahead(t, s);
 	return 0;
@@ -187,7 +189,7 @@ int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *f
 		fd = fd_list_take(fds, 0);
 	pthread_mutex_lock(&t->lock);
 	r = enter(t, m, &fd);
-	if (t->n_ahead > AHEAD_MAX)
+	if (t->n_ahead > t->ahead_max)
 		rpc_leave_chore(c);
 	pthread_mutex_unlock(&t->lock);
 	return r;
@@ -282,7 +284,7 @@ static struct segment *take_from_ahead(struct segments *t)
 	struct segment *s = NULL;
 
 	pthread_mutex_lock(&t->lock);
-	if (t->n_ahead > AHEAD_MAX) {
+	if (t->n_ahead > t->ahead_max) {
 		s = TAILQ_FIRST(&t->ahead);
 		s->refs++;
 		no_longer_ahead(t, s);
@@ -317,6 +319,49 @@ static void map_ahead(share_client *c)
 		segment_import_as_it_came(c, s);
 		put_and_leave_chore(c, s);
 	}
+}
+
+uint64_t segments_want_ahead(share_client *c)
+{
+	struct segments *t = &c->buffers->segments;
+	uint64_t arrived;
+
+	pthread_mutex_lock(&t->lock);
+	t->ahead_max = 0;
+	arrived = t->arrived;
+	pthread_mutex_unlock(&t->lock);
+	return arrived;
+}
+
+/* The first of a pool from there on in the table, with a reference; NULL: there are no more. */
+static struct segment *next_of_pool(struct segments *t, uint64_t pool, uint32_t *at)
+{
+	struct segment *s = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	for (; !s && *at < t->room; ++*at)
+		if (t->all[*at] && t->all[*at]->pool == pool)
+			s = t->all[*at];
+	if (s)
+		s->refs++;
+	pthread_mutex_unlock(&t->lock);
+	return s;
+}
+
+int segments_map(share_client *c, uint64_t pool, bool writable)
+{
+	struct memory_mapping *mapping;
+	struct segment *s;
+	uint32_t at = 0;
+	int r, result = 0;
+
+	while ((s = next_of_pool(&c->buffers->segments, pool, &at))) {
+		r = segment_import_if_here(c, s, writable, &mapping);
+		if (r < 0)
+			result = r;
+		segment_put(c, s);
+	}
+	return result;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -389,6 +434,7 @@ void segments_begin(struct segments *t)
 	pthread_mutex_init(&t->lock, NULL);
 	LIST_INIT(&t->retired);
 	TAILQ_INIT(&t->ahead);
+	t->ahead_max = AHEAD_MAX;
 }
 
 void segments_deinit(struct segments *t)

@@ -79,6 +79,17 @@ def test_a_buffer_is_copied_to_another_pool_and_back(pool, other):
         assert b.client is other and is_filled(b, 16) and is_filled(b.to(pool), 16) and is_filled(a, 0)
 
 
+def test_a_pool_is_mapped_before_anything_is_looked_up(client, pool, other):
+    filled(pool, 17).publish("name")
+    with other.pool("test") as p:
+        p.map_ahead()
+        assert is_filled(other.lookup("name", timeout=LIMIT), 17)
+        p.map_ahead(mode="rw")
+    other.lookup("name", "rw", timeout=LIMIT).copy_from(bytes([18]) * SIZE)
+    assert is_filled(other.lookup("name", timeout=LIMIT), 18)
+    client.unpublish("name")
+
+
 def test_a_channel_carries_memory(pool, other):
     tx, rx = members(pool, other)
     with tx, rx:

@@ -174,6 +174,22 @@ SCENARIO(a_buffer_is_copied_to_another_pool_and_back)
 	CHECK(is_filled(b, 16));
 }
 
+SCENARIO(a_pool_is_mapped_before_anything_is_looked_up)
+{
+	world w;
+	share::pool p{w.other, scenario};
+	share::buffer b = w.filled(17);
+
+	b.publish("name");
+	p.map_ahead();
+	CHECK(is_filled(w.other.lookup("name").value(), 17));
+	p.map_ahead(SHARE_RDWR);
+	w.other.lookup("name", SHARE_RDWR).value().copy_from_host(
+	    std::vector<unsigned char>(size, 18).data(), size);
+	CHECK(is_filled(b, 18));
+	w.one.unpublish("name");
+}
+
 SCENARIO(a_channel_carries_memory)
 {
 	world w;

@@ -149,6 +149,30 @@ ConformanceTest(a_buffer_is_found_by_its_name)
 	end();
 }
 
+ConformanceTest(a_pool_is_mapped_before_anything_is_looked_up)
+{
+	share_buffer *b, *found;
+	share_pool *p;
+
+	begin(kind);
+	b = filled(17);
+	check_ok(share_publish(b, "name", NULL));
+	check_ok(share_pool_open(other, "test", &p));
+	check_ok(share_pool_map_ahead(p, SHARE_RDONLY));
+	check_ok(share_lookup(other, "name", SHARE_RDONLY, FOREVER, NULL, &found));
+	buffer_expect(found, 17);
+	check_ok(share_release(found, NULL));
+	check_ok(share_pool_map_ahead(p, SHARE_RDWR));
+	check_ok(share_lookup(other, "name", SHARE_RDWR, FOREVER, NULL, &found));
+	buffer_fill(found, 18);
+	buffer_expect(b, 18);
+	check_ok(share_release(found, NULL));
+	share_pool_close(p);
+	check_ok(share_unpublish(one, "name"));
+	check_ok(share_release(b, NULL));
+	end();
+}
+
 ConformanceTest(a_buffer_is_imported_by_its_token)
 {
 	share_buffer *b, *found;

@@ -209,6 +209,96 @@ Test(gpu_import, a_memory_pool_is_imported_once_however_many_clients_a_process_h
 	owner_finish(owner);
 }
 
+static uint64_t all_calls(struct standin_calls *calls)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; i < STANDIN_FUNCTION_COUNT; i++)
+		n += atomic_load(&calls->count[i]);
+	return n;
+}
+
+static uint64_t all_imports(struct standin_calls *calls)
+{
+	return standin_called(calls, cuMemImportFromShareableHandle) +
+	       standin_called(calls, cuMemPoolImportPointer) +
+	       standin_called(calls, cuIpcOpenMemHandle_v2);
+}
+
+static void maps_ahead(struct child *self, void *data)
+{
+	struct standin_calls *calls = count_calls();
+	share_client *c = child_connect("ahead");
+	uint64_t imports = all_imports(calls), before, first, later;
+	share_buffer *b, *again;
+	share_pool *p;
+
+	(void)self, (void)data;
+	check_ok(share_pool_open(c, "test", &p));
+	check_ok(share_pool_map_ahead(p, SHARE_RDWR));
+	check_eq(all_imports(calls) - imports, 1);
+	before = all_calls(calls);
+	check_ok(look_up(c, &b));
+	first = all_calls(calls) - before;
+	check_ok(look_up(c, &again));
+	later = all_calls(calls) - before - first;
+	check_eq(first, later);
+	check(buffer_reads(b, "content"));
+	check_eq(all_imports(calls) - imports, 1);
+	check_ok(share_release(again, NULL));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	share_disconnect(c);
+	check_eq(device_descriptors(), 0);
+}
+
+Test(gpu_import, of_a_pool_that_was_mapped_ahead_the_first_look_up_calls_the_driver_as_any_other)
+{
+	static const char *const kinds[] = {"vmm", "mempool", "legacy"};
+
+	for (size_t i = 0; i < N(kinds); i++) {
+		struct child *owner = owner_start(kinds[i]);
+
+		child_finish(child_start(maps_ahead, NULL));
+		owner_finish(owner);
+	}
+}
+
+static void maps_ahead_in_vain(struct child *self, void *data)
+{
+	const struct step *step = data;
+	share_client *c = child_connect("unlucky");
+	char faults[128];
+	share_pool *p;
+	int r;
+
+	(void)self;
+	snprintf(faults, sizeof(faults), "%s fail CUDA_ERROR_UNKNOWN\n", step->call);
+	driver_does(faults);
+	check_ok(share_pool_open(c, "test", &p));
+	r = share_pool_map_ahead(p, SHARE_RDWR);
+	check(r == SHARE_EDEVICE || r == SHARE_ENODEV);
+	check_detail(step->call);
+	check_eq(device_descriptors(), 1);
+	driver_does("");
+	check_ok(share_pool_map_ahead(p, SHARE_RDWR));
+	expect_content(c);
+	share_pool_close(p);
+	share_disconnect(c);
+	check_eq(device_descriptors(), 0);
+}
+
+Test(gpu_import, a_call_that_fails_while_a_pool_is_mapped_ahead_is_named_and_loses_nothing)
+{
+	for (size_t i = 0; i < N(steps); i++) {
+		struct child *owner = owner_start(steps[i].kind);
+
+		child_finish(child_start(maps_ahead_in_vain, (void *)(uintptr_t)&steps[i]));
+		settle(gpu_client, s.clients == 2 && s.leases == 1);
+		owner_finish(owner);
+	}
+}
+
 #define THREADS 8
 
 static void *looks_up(void *data)

@@ -277,6 +277,7 @@ static const struct {
     PUT(POOL_CLOSE, pool_close.pool, pool, pool_close.pool = 0),
     PUT(ALLOC, alloc.pool, pool, alloc = {.size = 512}),
     PUT(ADOPT, adopt.pool, pool, adopt = {.size = 512}),
+    PUT(POOL_SEGMENTS, pool_segments.pool, pool, pool_segments = {.mode = SHARE_RDONLY}),
     PUT(RELEASE, release.buffer, buffer, release = {.count = 1}),
     PUT(PUBLISH, publish.buffer, buffer, publish = {.name = TEXT("x"), .size = 1}),
     PUT(EXPORT, export.buffer, buffer, export = {.mode = SHARE_RDONLY, .size = 1}),

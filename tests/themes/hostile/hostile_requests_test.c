@@ -67,6 +67,8 @@ Test(hostile_requests, pools_that_this_client_does_not_have)
 	for (int i = 0; i < 4; i++) {
 		expect(SHARE_ESTALE, ALLOC, alloc, .pool = ids[i], .size = 1);
 		expect(SHARE_ESTALE, POOL_CLOSE, pool_close, .pool = ids[i]);
+		expect(SHARE_ESTALE, POOL_SEGMENTS, pool_segments, .pool = ids[i],
+		       .mode = SHARE_RDONLY);
 	}
 	raw_pool(&raw, "default");
 	raw_ask(&raw, &(struct wire_message){.type = WIRE_POOL_CLOSE, .pool_close = {.pool = pool}},
@@ -212,6 +214,8 @@ Test(hostile_requests, modes_and_flags_that_are_none)
 		expect(SHARE_EINVAL, EXPORT, export, .buffer = buffer, .mode = modes[i]);
 	}
 	expect(SHARE_EINVAL, LOOKUP, lookup, .mode = 0, .name = TEXT("n"));
+	expect(SHARE_EINVAL, POOL_SEGMENTS, pool_segments, .pool = pool, .mode = 0);
+	expect(SHARE_EINVAL, POOL_SEGMENTS, pool_segments, .pool = pool, .mode = UINT32_MAX);
 	expect(SHARE_EINVAL, PUBLISH, publish, .buffer = buffer, .flags = 4, .name = TEXT("n"));
 	expect(SHARE_EINVAL, PUBLISH, publish, .buffer = buffer, .flags = UINT32_MAX,
 	       .name = TEXT("n"));

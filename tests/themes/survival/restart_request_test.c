@@ -15,6 +15,7 @@
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
+#include "tests/harness/memory.h"
 #include "tests/harness/plan.h"
 #include "tests/themes/survival/fatal.h"
 #include "wire/wire.h"
@@ -176,6 +177,34 @@ Test(restart_request, a_name_is_looked_up_once)
 	}
 	share_release(b, NULL);
 	share_disconnect(other);
+}
+
+/* What a broker has sent of it before it died is not sent again. */
+Test(restart_request, a_pool_is_mapped_ahead)
+{
+	share_client *other;
+	share_buffer *b[3], *found;
+	share_pool *p;
+
+	for (int i = 0; i < 3; i++) /* each in a segment of its own */
+		b[i] = allocate(pool, 1 << 20, NULL);
+	buffer_fill(b[2], 0x5a);
+	check_ok(share_publish(b[2], "name", NULL));
+	for (each_point(point)) {
+		other = connect_as("other");
+		p = open_pool(other);
+		die_at(WIRE_POOL_SEGMENTS, point);
+		check_ok(share_pool_map_ahead(p, SHARE_RDONLY));
+		expect_dead();
+		check_ok(share_lookup(other, "name", SHARE_RDONLY, 0, NULL, &found));
+		expect_filled(share_ptr(found), 0x5a, 1 << 20);
+		share_release(found, NULL);
+		share_pool_close(p);
+		share_disconnect(other);
+	}
+	check_ok(share_unpublish(client, "name"));
+	for (int i = 0; i < 3; i++)
+		share_release(b[i], NULL);
 }
 
 Test(restart_request, a_token_is_made_and_used_once)
