@@ -3,7 +3,7 @@
 /*
  * What it costs to get a buffer that another process made: the first time, when its segment has to
  * be mapped (on a GPU, imported), and later, when the segment is mapped and only the broker is
- * asked.
+ * asked; and the first time in a pool that was mapped ahead, and what that costs.
  *
  * Another process owns the memory, since importing in the process that exported it is a different
  * case. Each sample of a first import uses a new connection, because the segment is unmapped with
@@ -119,7 +119,7 @@ static void own(void *data)
 /* ------------------------------------------------------------------------------------------- */
 
 struct import {
-	struct series first, later, floor;
+	struct series first, later, ahead, first_ahead, floor;
 };
 
 static double look_up(share_client *c, share_buffer **out)
@@ -128,6 +128,29 @@ static double look_up(share_client *c, share_buffer **out)
 
 	must(share_lookup(c, NAME, SHARE_RDWR, 0, NULL, out), "share_lookup");
 	return now_us() - start;
+}
+
+/* In a pool that is mapped ahead. */
+static void sample_ahead(const char *address, struct import *i, bool counts)
+{
+	double first, ahead;
+	share_buffer *b;
+	share_client *c;
+	share_pool *p;
+
+	must(share_connect(address, &c), "share_connect");
+	must(share_pool_open(c, POOL, &p), "share_pool_open");
+	ahead = now_us();
+	must(share_pool_map_ahead(p, SHARE_RDWR), "share_pool_map_ahead");
+	ahead = now_us() - ahead;
+	first = look_up(c, &b);
+	must(share_release(b, NULL), "share_release");
+	share_pool_close(p);
+	share_disconnect(c);
+	if (!counts)
+		return;
+	samples_add(&i->ahead.round, ahead);
+	samples_add(&i->first_ahead.round, first);
 }
 
 static void sample(const char *address, const struct answer *a, struct import *i, bool counts)
@@ -169,8 +192,17 @@ static void report(const char *kind, uint64_t size, struct import *i, bool has_f
 	snprintf(name, sizeof(name), "import.%s.%uMiB.later", kind, (unsigned)(size / KIB / KIB));
 	f.what = "share_lookup when the segment is there";
 	series_report(&i->later, NULL, &f, NONE);
+	snprintf(name, sizeof(name), "import.%s.%uMiB.ahead", kind, (unsigned)(size / KIB / KIB));
+	f.what = "share_pool_map_ahead";
+	series_report(&i->ahead, NULL, &f, NONE);
+	snprintf(name, sizeof(name), "import.%s.%uMiB.first-ahead", kind,
+		 (unsigned)(size / KIB / KIB));
+	f.what = "the first share_lookup after that";
+	series_report(&i->first_ahead, has_floor ? &i->floor : NULL, &f, NONE);
 	series_deinit(&i->first);
 	series_deinit(&i->later);
+	series_deinit(&i->ahead);
+	series_deinit(&i->first_ahead);
 	series_deinit(&i->floor);
 }
 
@@ -192,11 +224,16 @@ static void measure(const struct run *run, const char *address, const struct oth
 			(unsigned)(size / KIB / KIB), a.why);
 	} else {
 		sample(address, &a, &i, false); /* to warm up */
+		sample_ahead(address, &i, false);
 		for (int round = 0; round < rounds; round++) {
-			for (int k = 0; k < n; k++)
+			for (int k = 0; k < n; k++) {
 				sample(address, &a, &i, true);
+				sample_ahead(address, &i, true);
+			}
 			series_end_round(&i.first);
 			series_end_round(&i.later);
+			series_end_round(&i.ahead);
+			series_end_round(&i.first_ahead);
 			series_end_round(&i.floor);
 		}
 		report(kind, size, &i, *a.device);

@@ -82,6 +82,8 @@ for kind in vmm mempool; do
 			fail "no first import of $size MiB, kind $kind, or without a floor"
 		grep -q "\"import.$kind.${size}MiB.later\"" "$scratch/out" ||
 			fail "no later import of $size MiB, kind $kind"
+		grep -qE "\"import.$kind.${size}MiB.first-ahead\",.*\"floor\":[0-9]" "$scratch/out" ||
+			fail "no import of $size MiB ahead, kind $kind, or without a floor"
 	done
 	for size in 4KiB 2MiB 64MiB; do
 		for floor in async sync; do
