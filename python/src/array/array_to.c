@@ -27,18 +27,44 @@ static int wait_for(struct array *a, void *stream)
 	return r;
 }
 
-static PyObject *wait_for_all(PyObject *o, PyObject *ignored)
+/* Of a GPU: what is enqueued on a stream that comes after all others. */
+static bool wait_on_gpu(struct array *a)
 {
-	struct array *a = (struct array *)o;
+	int r, again = 0, ordinal = array_ordinal(a);
+	struct stream last;
+	share_fence fence;
+	share_client *c;
+	struct wait w;
+
+	if (!wait_begin(&w, NULL) || !array_stream(a, NULL, &last) || !array_order(a, last.p) ||
+	    !array_enter(a))
+		return false;
+	c = a->client->handle.p;
+	UNLOCKED(r = share_fence_record(c, ordinal, last.p, &fence));
+	if (r == 0)
+		WAITING(&w, &a->client->handle, again, r,
+			share_fence_synchronize(c, &fence, wait_ms(&w)));
+	return array_leave(a, again < 0 ? 0 : r) && again >= 0;
+}
+
+bool array_wait(struct array *a)
+{
 	int r;
 
-	(void)ignored;
+	if (a->on_gpu)
+		return wait_on_gpu(a);
 	if (!array_enter(a))
-		return NULL;
+		return false;
 	r = wait_for(a, a->stream);
 	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
 		r = wait_for(a, also->stream);
-	if (!array_leave(a, r))
+	return array_leave(a, r);
+}
+
+static PyObject *wait_for_all(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	if (!array_wait((struct array *)o))
 		return NULL;
 	Py_RETURN_NONE;
 }

@@ -16,7 +16,6 @@
 
 #define SCHEMA       "arrow_schema"
 #define DEVICE_ARRAY "arrow_device_array"
-#define LEGACY       ((void *)1) /* the default stream, as CUDA calls it */
 #define CPU          1
 #define CUDA         2
 
@@ -142,29 +141,6 @@ static PyObject *device_array_make(struct array *a)
 	return capsule;
 }
 
-/* Waits for the work on the Array, as consumers are told of no event to wait for. */
-static bool wait_for_work(struct array *a)
-{
-	share_fence fence;
-	share_client *c;
-	struct wait w;
-	int r, again = 0, ordinal;
-
-	if (!a->on_gpu)
-		return true;
-	if (!wait_begin(&w, NULL) || !array_order(a, LEGACY) || !array_enter(a))
-		return false;
-	c = a->client->handle.p;
-	ordinal = array_ordinal(a);
-	UNLOCKED(r = share_fence_record(c, ordinal, LEGACY, &fence));
-	if (r == 0)
-		WAITING(&w, &a->client->handle, again, r,
-			share_fence_synchronize(c, &fence, wait_ms(&w)));
-	if (again < 0)
-		return array_leave(a, 0), false;
-	return array_leave(a, r);
-}
-
 PyObject *array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -184,7 +160,7 @@ PyObject *array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n
 		return PyErr_Format(
 		    PyExc_ValueError,
 		    "an array of Arrow is flat, and in C order: reshape(-1) of a contiguous Array");
-	if (!wait_for_work(a))
+	if (a->on_gpu && !array_wait(a)) /* consumers are told of no event to wait for */
 		return NULL;
 	schema = schema_make(format);
 	array = schema ? device_array_make(a) : NULL;

@@ -26,6 +26,9 @@ struct place {
 int place_order(share_client *c, struct place before, struct place after);
 /* The same after all work on the array so far, which is in use. With the GIL. */
 int array_order_at(struct array *a, struct place after);
+/* Waits for the work on the array so far, and for a framework's current stream. Returns false with
+ * an exception. */
+bool array_wait(struct array *a);
 
 /* The Array, which is usable, is given up behind this stream as well. Returns false with an
  * exception. */
