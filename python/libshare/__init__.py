@@ -100,7 +100,7 @@ __all__ = [
 ]
 
 
-_PARTS = {"arrow", "cuda_core", "cupy", "numba", "pycuda", "ray", "rmm", "torch", "vllm", "weights"}
+_PARTS = {"arrow", "cuda_core", "cupy", "numba", "pycuda", "ray", "rmm", "torch", "triton", "vllm", "weights"}
 
 
 def __getattr__(name: str):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # An environment for the tests of the Python package: fresh, with NumPy, pyarrow, cuda-bindings, pytest and
-# the wheel; or, as an extension with sanitizers is not for a wheel, with the package from the tree and
+# the wheel, and tritonclient where it can be had; or, as an extension with sanitizers is not for a wheel, with the package from the tree and
 # that extension.
 #
 # usage: environment.sh FOLDER [EXTENSION]
@@ -27,4 +27,5 @@ else
 	wheel=$("$source/scripts/make-wheel" "$folder/dist" | tail -n 1)
 	"$folder/venv/bin/pip" install --quiet --no-index "$wheel"
 	echo "installed ${wheel##*/}"
+	"$folder/venv/bin/pip" install --quiet 'tritonclient[http]' || echo "no tritonclient: triton_test is skipped"
 fi
