@@ -12,9 +12,9 @@
  * was looked at), and one that waits costs nothing. In each round of the loop all users that want
  * something say so, and then one turn of one of them is served; where the loop has nothing else to
  * do, nobody else does, and it is served at once. Where one user has all the connections that there
- * are, a round serves several of its turns, as nobody can be kept waiting by them but itself. None
- * of this takes memory: to wait for something else on a descriptor, and to go on serving, cannot
- * fail.
+ * are, a round serves several of its turns, as nobody can be kept waiting by them but itself, up to
+ * one that leaves the loop something to do. None of this takes memory: to wait for something else
+ * on a descriptor, and to go on serving, cannot fail.
  *
  * Most users have one connection that asks. When a turn was served often with none of the user's
  * between, the loop watches its descriptor itself, which costs the kernel less than an epoll of an
@@ -189,27 +189,21 @@ static void put_back(struct user_turns *u)
 	set_events(turn, turn->events);
 }
 
-/* Looks which turns of the user's are next. What is asked of an epoll instance goes to its end, so
- * as many are taken as are served. */
-static void look(struct turns *t, const struct user_turns *u, int most)
+/* Looks which turns of the user's are next, and returns how many there are, 0 if nothing has
+ * happened after all. What is found goes to the end in the epoll instance, so each is served. */
+static int look(struct user_turns *u, bool alone, struct ready_turn *ready, int most)
 {
 	struct epoll_event events[TURNS_AT_ONCE];
-	int n = epoll_wait(u->epoll, events, most, 0);
+	int n;
 
+	if (alone) {
+		ready[0] = (struct ready_turn){u->lone, EPOLLIN};
+		return 1;
+	}
+	n = epoll_wait(u->epoll, events, most, 0);
 	for (int i = 0; i < n; i++)
-		t->ready[t->n_ready++] = (struct ready_turn){events[i].data.ptr, events[i].events};
-}
-
-static void find_ready(struct turns *t, struct user_turns *u)
-{
-	bool alone = u->lone_is_ready && !u->others_are_ready;
-
-	u->lone_is_ready = u->others_are_ready = false;
-	t->n_ready = 0;
-	if (alone)
-		t->ready[t->n_ready++] = (struct ready_turn){u->lone, EPOLLIN};
-	else
-		look(t, u, t->n_users > USERS_ALONE ? 1 : TURNS_AT_ONCE);
+		ready[i] = (struct ready_turn){events[i].data.ptr, events[i].events};
+	return n > 0 ? n : 0;
 }
 
 /* What another turn was served for may have ended this one, or have had it wait for something
@@ -233,7 +227,49 @@ static void serve_ready(struct user_turns *u, const struct ready_turn *ready)
 		set_apart(u);
 }
 
-/* Serves the user's next turns, which may end there with all others of that user. */
+void turns_leave_work(struct turns *t)
+{
+	t->work_left = true;
+}
+
+/* What a turn leaves for the loop to do, as what becomes of a dead client, comes before the next
+ * one: that may be a request for what the dead client had. */
+static bool leaves_work(const struct turns *t)
+{
+	return (t->work_left || event_base_get_num_events(t->base, EVENT_BASE_COUNT_ACTIVE) > 0) &&
+	       !MUTATION(turn_before_work_left);
+}
+
+static void serve_found(struct turns *t, struct user_turns *u, int most)
+{
+	for (int i = 0; i < most && t->at < t->n_ready; i++) {
+		serve_ready(u, &t->ready[t->at++]);
+		if (leaves_work(t))
+			break;
+	}
+	if (t->at >= t->n_ready)
+		t->at = t->n_ready = 0;
+}
+
+/* Serves the user's next turn, or turns, which may end there with all others of that user. */
+static void serve_some(struct turns *t, struct user_turns *u)
+{
+	int most = t->n_users > USERS_ALONE || leaves_work(t) ? 1 : TURNS_AT_ONCE;
+	bool alone = u->lone_is_ready && !u->others_are_ready;
+	struct ready_turn one;
+
+	u->lone_is_ready = u->others_are_ready = false;
+	t->work_left = false;
+	if (t->n_ready == 0 && most > 1) {
+		t->n_ready = look(u, alone, t->ready, most);
+		t->ready_of = u;
+	}
+	if (t->n_ready > 0 && t->ready_of == u)
+		serve_found(t, u, most);
+	else if ((most == 1 || t->ready_of != u) && look(u, alone, &one, 1) == 1)
+		serve_ready(u, &one);
+}
+
 static void serve_next(struct turns *t)
 {
 	struct user_turns *u = t->next;
@@ -245,10 +281,7 @@ static void serve_next(struct turns *t)
 	begun = turns_begin(t);
 	if (u->served_ns > t->now_ns)
 		t->now_ns = u->served_ns;
-	find_ready(t, u);
-	for (int i = 0; i < t->n_ready; i++)
-		serve_ready(u, &t->ready[i]);
-	t->n_ready = 0;
+	serve_some(t, u);
 	turns_count(t, u, begun);
 }
 
@@ -314,6 +347,8 @@ void user_turns_deinit(struct user_turns *u)
 	free_events(u);
 	u->epoll = fd_close(u->epoll);
 	u->turns->n_users--;
+	if (u->turns->ready_of == u)
+		u->turns->at = u->turns->n_ready = 0;
 }
 
 bool user_turns_in_debt(const struct user_turns *u)

@@ -51,14 +51,16 @@ struct turns {
 	/* the next to be served of those users that have said so far that they want something */
 	struct user_turns *next;
 	unsigned n_users; /* that have an epoll instance, the listener among them */
-	/* What the user that is served now wants beside: turns that come in the same round. NULL:
-	 * it has ended since. */
+	/* What was found when several turns of a user were looked for, of which those from `at` on
+	 * are yet to be served. NULL: it has ended since. */
 	struct ready_turn {
 		struct turn *turn;
 		uint32_t events;
 	} ready[TURNS_AT_ONCE];
-	int n_ready;
-	uint64_t now_ns;   /* the virtual time: when the last turn began; or more, after a pause */
+	struct user_turns *ready_of;
+	int n_ready, at;
+	bool work_left;  /* since the last turns began, something was left to the loop by a timer */
+	uint64_t now_ns; /* the virtual time: when the last turn began; or more, after a pause */
 	uint64_t ended_ns; /* when the broker was last done with something, by the clock */
 	uint64_t begun_ns; /* when what the broker is at began */
 	unsigned nested;
@@ -84,6 +86,9 @@ int turn_start(struct turns *t, struct user_turns *u, struct turn *turn, int fd,
 void turn_await(struct turn *turn, uint32_t events);
 /* Ends a turn, before its descriptor is closed. It may have ended already. */
 void turn_end(struct turn *turn);
+
+/* Says that the loop is to do something at once, which comes before another turn. */
+void turns_leave_work(struct turns *t);
 
 /* What is done for a user beside its turns is counted as well, between these two calls; also
  * within the turn of another user. @u: NULL for nobody. */

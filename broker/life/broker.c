@@ -60,6 +60,8 @@ void broker_set_timer(struct broker *b, struct event *timer, const struct timeva
 {
 	if (event_add(timer, delay) < 0)
 		event_add(b->catch_up, &soon);
+	if (b->clients && !evutil_timerisset(delay))
+		turns_leave_work(&b->clients->turns);
 }
 
 /* Looks at everything that has a timer, as some timer could not be set and nobody knows which. All

@@ -23,6 +23,8 @@ struct thing {
 	uint32_t events;
 	bool reads, ends;
 	struct thing *has_wait, *has_end; /* what becomes of others in its turn */
+	struct event *leaves;             /* for the loop to do after its turn */
+	bool sets_timer;
 };
 
 static struct event_base *base;
@@ -47,6 +49,10 @@ static void serve(struct turn *turn, uint32_t events)
 		turn_await(&thing->has_wait->turn, EPOLLPRI);
 	if (thing->has_end)
 		turn_end(&thing->has_end->turn);
+	if (thing->leaves)
+		event_active(thing->leaves, EV_TIMEOUT, 0);
+	if (thing->sets_timer)
+		turns_leave_work(&turns);
 }
 
 static void open_thing(struct thing *thing, struct user_turns *of, bool reads)
@@ -254,4 +260,77 @@ Test(turns, what_was_ready_is_not_served_when_it_has_ended_or_waits_for_somethin
 	cr_expect_eq(served_in_a_round(), 1);
 	go_round(1);
 	cr_expect_eq(first.n_served + second.n_served, 3);
+}
+
+static void on_left(evutil_socket_t fd, short what, void *data)
+{
+	(void)fd, (void)what;
+	*(int *)data = n_turns;
+}
+
+/* As the steps in which a dead client is ended. Whoever asks next finds them done. */
+Test(turns, what_a_turn_leaves_for_the_loop_comes_before_the_next_turn)
+{
+	struct user_turns third_user = {0};
+	struct thing third;
+	int when = -1;
+	struct event *left = event_new(base, -1, 0, on_left, &when);
+
+	first.leaves = second.leaves = left;
+	for (int i = 1; i <= MANY; i++) {
+		cr_expect_eq(served_in_a_round(), 1);
+		/* the other one is found already, and nobody who comes meanwhile is forgotten for
+		 * that */
+		open_thing(&third, &third_user, true);
+		say(&third);
+		go_round(3);
+		cr_expect_eq(third.n_served, 1);
+		close_thing(&third);
+		user_turns_deinit(&third_user);
+		cr_expect_eq(first.n_served, i);
+		cr_expect_eq(second.n_served, i);
+	}
+	cr_expect_geq(when, 0);
+	event_free(left);
+}
+
+Test(turns, what_a_turn_leaves_is_done_behind_it_alone)
+{
+	int when = -1;
+	struct event *left = event_new(base, -1, 0, on_left, &when);
+
+	first.leaves = second.leaves = left;
+	say(&first);
+	say(&second);
+	while (when < 0)
+		cr_assert(event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK) >= 0);
+	cr_expect_eq(when, 1, "it was done behind %d turns", when);
+	event_free(left);
+}
+
+Test(turns, so_does_a_timer_that_is_due_at_once)
+{
+	first.sets_timer = second.sets_timer = true;
+	cr_expect_eq(served_in_a_round(), 1);
+	first.sets_timer = second.sets_timer = false;
+	go_round(2);
+	cr_expect_eq(n_turns, 2);
+	cr_expect_eq(served_in_a_round(), 2);
+}
+
+/* Some of them are found and not served yet when all that the user has ends. */
+Test(turns, what_was_found_is_forgotten_with_its_user)
+{
+	int when = -1;
+	struct event *left = event_new(base, -1, 0, on_left, &when);
+
+	first.leaves = second.leaves = left;
+	cr_expect_eq(served_in_a_round(), 1);
+	close_thing(&first);
+	close_thing(&second);
+	user_turns_deinit(&user);
+	open_thing(&first, &user, true);
+	open_thing(&second, &user, true);
+	cr_expect_eq(served_in_a_round(), 2);
+	event_free(left);
 }

@@ -279,6 +279,7 @@ m known_without_order             gpu_magazine_test
 m forget_former_life              gpu_magazine_test
 l wake_all_at_once                fairness_test
 l ready_for_what_it_was           turns_test
+l turn_before_work_left           turns_test
 l take_the_rest                   account_test
 l leave_no_part                   account_test
 l cost_nothing                    broker_memory_test
