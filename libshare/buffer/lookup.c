@@ -74,7 +74,8 @@ int lookup_wait(share_operation *o, int timeout_ms)
 			return 1;
 		fence_drop(c, last);
 	}
-	return 0;
+	/* an agent may have died meanwhile */
+	return segment_check_memory(l->buffer->mapping);
 }
 
 static bool is_pending(share_client *c, const struct lookup *l)

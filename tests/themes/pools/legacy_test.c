@@ -15,6 +15,7 @@
 #include <share/channel.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
 #include "tests/harness/memory.h"
 #include "tests/standin/calls.h"
 #include "tests/support/kinds.h"
@@ -292,6 +293,47 @@ Test(legacy, nobody_gets_such_memory_who_has_not_named_it)
 	p = make_pool();
 	check_ok(share_pool_get_info(p, &info));
 	check(strcmp(info.kind, "legacy") == 0);
+	share_pool_close(p);
+	stop();
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void tell_found(share_buffer *b, int status, void *data)
+{
+	check_eq(b != NULL, status == 0);
+	tell(status, data);
+}
+
+/* The broker has answered before the agent died, and what is waited for is done afterwards. */
+Test(legacy, a_look_up_that_waits_for_work_finds_nothing_either)
+{
+	share_pool *p;
+	share_buffer *b;
+	share_host_stream *busy;
+	struct gate *gate;
+	int status = 1;
+
+	start_on("devices=1,memops=0"); /* where streams cannot wait */
+	gate = gate_new();
+	p = make_pool();
+	b = allocate(p, 100, NULL);
+	check_ok(share_host_stream_create(client, &busy));
+	gate_hold(gate, busy);
+	check_ok(share_publish(b, "name", busy));
+	check_ok(
+	    share_lookup_async(client, "name", SHARE_RDONLY, -1, NULL, tell_found, &status, NULL));
+	check_ok(share_ping(client));
+	check_eq(share_dispatch(client), 1);
+	check_eq(status, 1);
+	kill_agent();
+	gate_open(gate);
+	until(share_dispatch(client) >= 0 && status != 1);
+	check_eq(status, SHARE_EOWNERDEAD);
+	check_ok(share_unpublish(client, "name"));
+	check_ok(share_release(b, NULL));
+	share_host_stream_destroy(busy);
+	gate_free(gate);
 	share_pool_close(p);
 	stop();
 }
