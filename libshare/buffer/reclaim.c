@@ -140,6 +140,8 @@ int share_reclaim(share_buffer *b, int timeout_ms, void *stream)
 		o.timeout_ms = deadline_left(deadline);
 		r = stream_wait(b->client, b->mapping, stream, &o);
 	}
+	if (r == 0)
+		r = segment_check_memory(b->mapping);
 	fences_deinit(b->client, &users);
 	if (again)
 		buffer_drop(again);

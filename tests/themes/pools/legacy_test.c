@@ -337,3 +337,46 @@ Test(legacy, a_look_up_that_waits_for_work_finds_nothing_either)
 	share_pool_close(p);
 	stop();
 }
+
+/* Once somebody waits for it. */
+struct end_of_agent {
+	share_buffer *made;
+	pid_t agent;
+};
+
+static void end_agent(void *data)
+{
+	const struct end_of_agent *end = data;
+	share_fence_stats stats = SHARE_FENCE_STATS_INIT;
+
+	until(share_fence_get_stats(client, &stats) == 0 && stats.host_waits > 0);
+	check_eq(kill(end->agent, SIGKILL), 0);
+	until(share_buffer_status(end->made) == SHARE_EOWNERDEAD);
+}
+
+Test(legacy, nor_does_who_waits_until_others_are_done_with_it)
+{
+	struct end_of_agent end;
+	share_buffer *b, *found;
+	share_client *other;
+	share_host_stream *busy;
+	share_pool *p;
+
+	start_on("devices=1,memops=0");
+	p = make_pool();
+	b = allocate(p, 100, NULL);
+	check_ok(share_publish(b, "name", NULL));
+	other = connect_as("other");
+	check_ok(share_host_stream_create(other, &busy));
+	check_ok(share_lookup(other, "name", SHARE_RDONLY, 0, NULL, &found));
+	check_ok(share_unpublish(client, "name"));
+	end = (struct end_of_agent){b, agent()};
+	check_ok(share_host_stream_launch(busy, end_agent, &end));
+	check_ok(share_release(found, busy));
+	check_error(share_reclaim(b, -1, NULL), SHARE_EOWNERDEAD);
+	check_ok(share_release(b, NULL));
+	share_host_stream_destroy(busy);
+	share_disconnect(other);
+	share_pool_close(p);
+	stop();
+}
