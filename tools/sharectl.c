@@ -27,6 +27,7 @@
 #include "tools/duration.h"
 #include "tools/metrics.h"
 #include "tools/order.h"
+#include "tools/recipe.h"
 #include "tools/report.h"
 #include "tools/snapshot.h"
 #include "tools/top/top.h"
@@ -36,7 +37,7 @@ struct arguments {
 	const char *socket;
 	const struct report *report;
 	const struct act *act; /* not NULL: end something instead */
-	const char **words;    /* what to end */
+	const char **words;    /* what to end, or the objects of the command */
 	size_t n_words;
 	bool yes;
 	int *failed;                   /* how much of the command has failed and was told */
@@ -61,15 +62,18 @@ static int show_metrics(const struct arguments *a, share_client *client);
 static int examine(const struct arguments *a, share_client *client);
 static int watch_live(const struct arguments *a, share_client *client);
 static int watch(const struct arguments *a, share_client *client);
+static int show_recipes(const struct arguments *a, share_client *client);
 static int64_t timeout_of(const struct arguments *a);
 
 static const struct command {
 	const char *name;
 	int (*run)(const struct arguments *a, share_client *client);
-	bool needs_broker; /* else its client is NULL when there is none */
-} commands[] = {{"reload", reload, true},        {"upgrade", upgrade, true},
-		{"metrics", show_metrics, true}, {"doctor", examine, false},
-		{"top", watch_live, true},       {"watch", watch, true}};
+	bool needs_broker;  /* else its client is NULL when there is none */
+	const char *object; /* what its words are; NULL: it takes none */
+} commands[] = {{"reload", reload, true, NULL},        {"upgrade", upgrade, true, NULL},
+		{"metrics", show_metrics, true, NULL}, {"doctor", examine, false, NULL},
+		{"top", watch_live, true, NULL},       {"watch", watch, true, NULL},
+		{"recipe", show_recipes, true, "NAME"}};
 
 static const struct command *command_find(const char *name)
 {
@@ -121,6 +125,10 @@ static void parse_argument(struct arguments *a, const char *value, struct argp_s
 		if (act_refuses(a->act, value))
 			argp_error(state, "'%s' %s", value, act_refuses(a->act, value));
 		a->words[a->n_words++] = value;
+	} else if (a->command && a->command->object) {
+		if (!*value)
+			argp_error(state, "'' is empty");
+		a->words[a->n_words++] = value;
 	} else if (state->arg_num == 1 && a->report &&
 		   strcmp(report_name(a->report), "names") == 0) {
 		a->prefix = value;
@@ -162,6 +170,8 @@ static void check_arguments(const struct arguments *a, struct argp_state *state)
 {
 	if (a->act && a->n_words == 0)
 		argp_error(state, "%s needs a %s", act_name(a->act), act_object(a->act));
+	if (a->command && a->command->object && a->n_words == 0)
+		argp_error(state, "%s needs a %s", a->command->name, a->command->object);
 	if (a->act && a->json)
 		argp_error(state, "--json is for commands that show something");
 	if (a->command && a->command->run == show_metrics && a->json)
@@ -260,6 +270,7 @@ static const struct argp argp = {
     parse,
     "COMMAND\n"
     "names [PREFIX]\n"
+    "recipe NAME...\n"
     "unpublish NAME...\n"
     "destroy POOL...\n"
     "revoke TOKEN...\n"
@@ -276,6 +287,8 @@ static const struct argp argp = {
     "  top     pools, channels and clients, live\n"
     "  watch   allocations, hand-overs, deaths and so on, as they happen\n"
     "  doctor  rights, limits and features of this machine, what they cost, and what to do\n"
+    "For programs that do without libshare:\n"
+    "  recipe  handle, offset and size of what is published\n"
     "For programs that watch the broker:\n"
     "  metrics  what it counts, as OpenMetrics text\n"
     "For administrators:\n"
@@ -488,6 +501,26 @@ static int show_metrics(const struct arguments *a, share_client *client)
 	metrics_print_end(stdout);
 	json_decref(snapshot);
 	return 0;
+}
+
+static int on_recipe(const char *json, void *data)
+{
+	struct output *o = data;
+	const struct arguments *a = o->arguments;
+	int r = a->json ? print_json(o, json) : recipe_print(json, a->options.exact);
+
+	o->rows++;
+	return -r;
+}
+
+static int show_recipes(const struct arguments *a, share_client *client)
+{
+	struct output o = {.arguments = a};
+	int r = recipes_each(client, a->words, a->n_words, on_recipe, &o, a->failed);
+
+	if (r == 0 && a->json)
+		end_json(&o);
+	return r;
 }
 
 static int examine(const struct arguments *a, share_client *client)

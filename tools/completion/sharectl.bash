@@ -61,7 +61,7 @@ _sharectl()
 		else
 			case $command in
 			'') words=$(_sharectl_commands "$sharectl") ;;
-			names | unpublish) words=$(_sharectl_values "$sharectl" names name) ;;
+			names | recipe | unpublish) words=$(_sharectl_values "$sharectl" names name) ;;
 			destroy) words=$(_sharectl_values "$sharectl" pools pool) ;;
 			revoke) words=$(_sharectl_values "$sharectl" tokens token) ;;
 			drop-client) words=$(_sharectl_values "$sharectl" clients client) ;;

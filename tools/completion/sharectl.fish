@@ -41,7 +41,7 @@ end
 complete -c sharectl -f
 complete -c sharectl -n 'not __sharectl_command >/dev/null' -a \
     "(sharectl --help | string replace -rf '^  ([a-z][a-z-]*)  +(.*)' '\$1\t\$2')"
-complete -c sharectl -n '__sharectl_is names unpublish' -a '(__sharectl_values names name)'
+complete -c sharectl -n '__sharectl_is names recipe unpublish' -a '(__sharectl_values names name)'
 complete -c sharectl -n '__sharectl_is destroy' -a '(__sharectl_values pools pool)'
 complete -c sharectl -n '__sharectl_is revoke' -a '(__sharectl_values tokens token)'
 complete -c sharectl -n '__sharectl_is drop-client' -a '(__sharectl_values clients client)'

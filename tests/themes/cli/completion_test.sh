@@ -67,6 +67,7 @@ with_broker()
 		check "$shell: options" offers "$shell" "sharectl --" --json --sort --older-than --yes
 		check "$shell: columns" offers "$shell" "sharectl pools --sort " POOL LARGEST-FREE
 		check "$shell: names" offers_only "$shell" "sharectl unpublish s" second
+		check "$shell: names of recipes" offers_only "$shell" "sharectl recipe first s" second
 		check "$shell: after an option with a value" \
 			offers_only "$shell" "sharectl --sort SIZE names f" first
 		check "$shell: pools" offers "$shell" "sharectl destroy " default

@@ -5,7 +5,8 @@
  * time, says "ready", and holds them until its stdin ends. With a number as its argument, it holds
  * so many small buffers instead; with "holders", one that many clients have; with "channels", both
  * ends of two channels; with "ends", a little of all that can be taken from it; with "left", it has
- * closed a channel whose messages nobody has received.
+ * closed a channel whose messages nobody has received; with "legacy", a buffer that is not the
+ * first in its memory, whose recipe it says first.
  *
  * The broker is to be started with tests/themes/cli/broker.json.
  */
@@ -230,6 +231,31 @@ static void leave_messages(void)
 	wait_for_end();
 }
 
+/* Two of a kind that has handles; the handle, offset and sizes of the published one in a line. */
+static void hold_legacy(void)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_recipe recipe = SHARE_RECIPE_INIT;
+	share_buffer *first, *second;
+	share_pool *pool;
+
+	options.kind = "legacy";
+	check(share_pool_create(client, "plain", &options, &pool), "create pool");
+	first = allocate(pool, 1000);
+	second = allocate(pool, 5000);
+	publish(second, "second", 0, SHARE_RDONLY);
+	check(share_get_recipe(second, &recipe), "recipe");
+	for (size_t i = 0; i < sizeof(recipe.pointer); i++)
+		printf("%02x", recipe.pointer[i]);
+	printf(" %llu 5000 %llu %s\n", (unsigned long long)recipe.offset,
+	       (unsigned long long)recipe.segment_size, recipe.device);
+	wait_for_end();
+	/* which may be gone with its agent */
+	share_release(first, NULL);
+	share_release(second, NULL);
+	share_pool_close(pool);
+}
+
 int main(int argc, char **argv)
 {
 	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
@@ -246,6 +272,8 @@ int main(int argc, char **argv)
 		hold_together(pool);
 	else if (strcmp(argv[1], "left") == 0)
 		leave_messages();
+	else if (strcmp(argv[1], "legacy") == 0)
+		hold_legacy();
 	else if (strcmp(argv[1], "ends") == 0)
 		hold_what_ends(pool);
 	else

@@ -97,6 +97,8 @@ golden act-on-nothing sharectl revoke
 golden act-on-no-number sharectl drop-client 12 twelve
 golden act-on-no-token sharectl revoke "$(printf 'f%.0s' {1..64})"
 golden act-on-empty sharectl unpublish ''
+golden recipe-of-nothing sharectl recipe
+golden recipe-of-empty sharectl recipe ''
 golden act-json sharectl --json destroy default
 golden act-yes sharectl --yes unpublish name
 

@@ -79,7 +79,7 @@ many_holders()
 known_state()
 {
 	coproc HOLD { exec cli-hold; }
-	local hold=$HOLD_PID
+	local hold=$HOLD_PID leases
 	read -r _ <&"${HOLD[0]}"
 
 	until_true agents_have_ended
@@ -105,6 +105,14 @@ known_state()
 	golden names-prefix-none-quiet sharectl --no-headings names nothing
 	golden names-prefix-none-json sharectl --json names nothing
 	golden names-ascii env LC_ALL=C sharectl names
+	leases=$(sharectl --json leases | sed -E 's/"age_ms":[0-9]+//')
+	golden recipe sharectl recipe weights/größer nothing frames/left
+	golden recipe-bytes sharectl --bytes recipe frames/left
+	golden recipe-json sharectl --json recipe small nothing weights/größer
+	golden recipe-none-json sharectl --json recipe nothing
+	check "--json recipe is JSON" is_json recipe small weights/größer
+	check "who reads recipes keeps no buffer" same \
+		"$(sharectl --json leases | sed -E 's/"age_ms":[0-9]+//')" "$leases"
 
 	golden_processes leases sharectl leases --sort size || failures=$((failures + 1))
 	golden leases-json sharectl --json leases

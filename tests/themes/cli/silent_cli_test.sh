@@ -12,7 +12,7 @@
 commands()
 {
 	sharectl --help | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+)  .*/\1/p' |
-		sed -e 's/^unpublish$/& name/; s/^destroy$/& default/; s/^revoke$/& 1/' \
+		sed -e 's/^recipe$/& name/; s/^unpublish$/& name/; s/^destroy$/& default/; s/^revoke$/& 1/' \
 			-e 's/^drop-client$/--yes & 1/; s/^end-channel$/--yes & frames/; s/^top$/--once &/'
 }
 
