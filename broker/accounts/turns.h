@@ -34,8 +34,7 @@ struct user_turns {
 	int epoll;
 	struct event *wants; /* NULL: nothing is started now */
 	uint64_t served_ns;  /* its virtual time: when its next turn begins, at the earliest */
-	/* Which of its turns was served last, and how often with no other one of the user's in
-	 * between. */
+	/* The turn that was served last, and how often with none of the user's in between. */
 	struct turn *last;
 	unsigned n_in_a_row;
 	/* The only turn that has wanted something for a while: the loop watches its descriptor
@@ -48,9 +47,8 @@ struct user_turns {
 struct turns {
 	struct event_base *base;
 	struct event *serve;
-	/* the next to be served of those users that have said so far that they want something */
-	struct user_turns *next;
-	unsigned n_users; /* that have an epoll instance, the listener among them */
+	struct user_turns *next; /* to be served, of those that have said they want something */
+	unsigned n_users;        /* that have an epoll instance, the listener among them */
 	/* What was found when several turns of a user were looked for, of which those from `at` on
 	 * are yet to be served. NULL: it has ended since. */
 	struct ready_turn {
@@ -63,10 +61,9 @@ struct turns {
 	uint64_t now_ns; /* the virtual time: when the last turn began; or more, after a pause */
 	uint64_t ended_ns; /* when the broker was last done with something, by the clock */
 	uint64_t begun_ns; /* when what the broker is at began */
-	unsigned nested;
-	uint64_t marked_ns;     /* when it was last asked how long the broker has run for */
-	uint64_t since_mark_ns; /* what was counted since then */
-	unsigned since_mark;
+	unsigned nested, since_mark; /* turns within turns; turns since the mark */
+	uint64_t marked_ns;          /* when it was last asked how long the broker has run for */
+	uint64_t since_mark_ns;      /* what was counted since then */
 };
 
 int turns_init(struct turns *t, struct event_base *base); /* 0 or -ENOMEM */
@@ -75,8 +72,7 @@ void turns_deinit(struct turns *t);
 
 /* Called after all turns of the user have ended. Others may start then. */
 void user_turns_deinit(struct user_turns *u);
-/* Whether the user has had more of the broker's time than others who ask now, and is to wait for
- * them. */
+/* Whether the user has had more of the broker's time than others who ask, and waits for them. */
 bool user_turns_in_debt(const struct user_turns *u);
 
 /* When one of @events (EPOLLIN, EPOLLOUT) is there on @fd, or it was hung up, @turn is served in
@@ -94,8 +90,7 @@ void turns_leave_work(struct turns *t);
  * within the turn of another user. @u: NULL for nobody. */
 uint64_t turns_begin(struct turns *t);
 void turns_count(struct turns *t, struct user_turns *u, uint64_t begun);
-/* Returns when what the broker is at began, by clock_ns(), without another look at the clock; or
- * now. */
+/* When what the broker is at began, in the time of clock_ns(), which is not asked; or now. */
 uint64_t turns_begun(const struct turns *t);
 
 /* What is done in another's turn, which pays for it, is paid for by @u as well: from @begun
