@@ -570,7 +570,8 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  *
  * It gives no more than the user may have: all of the pool's memory that a look-up could bring, for
  * reading, or for writing. Segments beyond what the user may have mapped are left out, and so is
- * adopted memory that is not for this user.
+ * adopted memory that is not for this user; where the user's other processes have not read what was
+ * sent to them, or nobody's descriptors may be under way any more, the rest is mapped when needed.
  *
  * @param p     the pool
  * @param mode  enum share_access: what buffers will be looked up for
