@@ -317,6 +317,9 @@ static void create(struct request *r, struct pool_config *config)
 		request_fail_with(r, &failure);
 		return;
 	}
+	/* what was checked had yet to be rounded to what the kind takes */
+	if (r->m->pool_create.limit == UINT64_MAX)
+		config->limit = UINT64_MAX;
 	e = pool_new(b, config, &choice, r->client->peer.uid, account,
 		     r->m->pool_create.flags & SHARE_POOL_PERSISTENT, &p, &failure);
 	if (e != 0) {

@@ -78,7 +78,7 @@ static void start_large(void)
 {
 	if (!is_standin())
 		cr_skip_test("needs the stand-in driver");
-	start_on("memory=17179869184");
+	start_on("memory=68719476736");
 }
 
 static void start_on_instances(void)
@@ -368,6 +368,24 @@ Test(device, buffers_too_large_for_a_mempool_are_refused_with_the_kind_that_can,
 	check_ok(share_pool_create(client, "test", &options, &p));
 	check_error(share_alloc(p, 5000 * MIB, NULL, &b), SHARE_ENOTSUP);
 	detail_says("vmm");
+	share_pool_close(p);
+}
+
+/* The limit is that of as many segments as a pool can have, of the size that the kind makes of what
+ * is asked for; and of small ones that is less than this device has. */
+Test(device, a_pool_without_a_limit_is_the_same_for_who_asks_again, .init = start_large,
+     .fini = stop)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *p, *q;
+
+	options.kind = "vmm";
+	options.flags = SHARE_POOL_OPEN_OR_CREATE;
+	options.limit = UINT64_MAX;
+	options.segment_size = 64 << 10;
+	check_ok(share_pool_create(client, "test", &options, &p));
+	check_ok(share_pool_create(client, "test", &options, &q));
+	share_pool_close(q);
 	share_pool_close(p);
 }
 
