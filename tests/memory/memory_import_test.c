@@ -83,16 +83,18 @@ Test(memory_import, vmm_lies_where_it_is_asked_for_or_says_that_it_cannot)
 	agent_drop_segment(&agent, &other);
 }
 
-Test(memory_import, mempool_is_imported_once_however_often_it_is_asked_for)
+/* However often a segment is asked for, there is one mapping of it, until all have given it back.
+ */
+static void expect_one_mapping(enum memory_kind_id kind)
 {
 	struct agent_segment s, other;
 	struct memory_mapping a, b, c;
 
-	agent_make_segment(&agent, MEMORY_MEMPOOL, 4 * MIB, &s);
-	agent_make_segment(&agent, MEMORY_MEMPOOL, 4 * MIB, &other);
-	a = import(&s, MEMORY_MEMPOOL, true);
-	b = import(&s, MEMORY_MEMPOOL, false);
-	c = import(&other, MEMORY_MEMPOOL, true);
+	agent_make_segment(&agent, kind, 4 * MIB, &s);
+	agent_make_segment(&agent, kind, 4 * MIB, &other);
+	a = import(&s, kind, true);
+	b = import(&s, kind, false);
+	c = import(&other, kind, true);
 	cr_assert(a.address == b.address && a.address != c.address);
 	cr_assert(b.writable, "the driver cannot do otherwise");
 	write_text(&a, 4 * MIB - 6, "hello");
@@ -102,7 +104,7 @@ Test(memory_import, mempool_is_imported_once_however_often_it_is_asked_for)
 	memory_unmap(&b);
 	assert_text(&c, 4 * MIB - 6, "other");
 	/* and again, from nothing */
-	a = import(&s, MEMORY_MEMPOOL, true);
+	a = import(&s, kind, true);
 	assert_text(&a, 4 * MIB - 6, "hello");
 	memory_unmap(&a);
 	memory_unmap(&c);
@@ -110,30 +112,14 @@ Test(memory_import, mempool_is_imported_once_however_often_it_is_asked_for)
 	agent_drop_segment(&agent, &other);
 }
 
+Test(memory_import, mempool_is_imported_once_however_often_it_is_asked_for)
+{
+	expect_one_mapping(MEMORY_MEMPOOL);
+}
+
 Test(memory_import, legacy_is_one_mapping_however_often_it_is_asked_for)
 {
-	struct agent_segment s, other;
-	struct memory_mapping a, b, c;
-
-	agent_make_segment(&agent, MEMORY_LEGACY, 4 * MIB, &s);
-	agent_make_segment(&agent, MEMORY_LEGACY, 4 * MIB, &other);
-	a = import(&s, MEMORY_LEGACY, true);
-	b = import(&s, MEMORY_LEGACY, false);
-	c = import(&other, MEMORY_LEGACY, true);
-	cr_assert(a.address == b.address && a.address != c.address);
-	cr_assert(b.writable, "the driver cannot do otherwise");
-	write_text(&a, 4 * MIB - 6, "hello");
-	write_text(&c, 4 * MIB - 6, "other");
-	memory_unmap(&a);
-	assert_text(&b, 4 * MIB - 6, "hello");
-	memory_unmap(&b);
-	assert_text(&c, 4 * MIB - 6, "other");
-	a = import(&s, MEMORY_LEGACY, true);
-	assert_text(&a, 4 * MIB - 6, "hello");
-	memory_unmap(&a);
-	memory_unmap(&c);
-	agent_drop_segment(&agent, &s);
-	agent_drop_segment(&agent, &other);
+	expect_one_mapping(MEMORY_LEGACY);
 }
 
 /* By whatever descriptor: who cannot tell whether the maker lives, is not told that it does. */
