@@ -90,7 +90,7 @@ void turns_leave_work(struct turns *t);
  * within the turn of another user. @u: NULL for nobody. */
 uint64_t turns_begin(struct turns *t);
 void turns_count(struct turns *t, struct user_turns *u, uint64_t begun);
-/* When what the broker is at began, in the time of clock_ns(), which is not asked; or now. */
+/* Returns when the work under way began, by clock_ns(), which is not asked again; or now. */
 uint64_t turns_begun(const struct turns *t);
 
 /* What is done in another's turn, which pays for it, is paid for by @u as well: from @begun
