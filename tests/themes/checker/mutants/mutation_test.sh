@@ -213,6 +213,7 @@ k late_is_forgotten               kept_test
 8 fallback_skips_wait             gpu
 - reuse_busy_timeline             gpu_streams_test
 - lost_is_handed_out              legacy_test
+- lost_is_good                    legacy_test
 c free_before_ack                 channels
 c any_version                     ring_plain_test channels
 c ignore_ack_fences               channels
