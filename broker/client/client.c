@@ -58,8 +58,8 @@ int client_limit_handshake(struct client *c)
 {
 	const struct timeval limit = {HANDSHAKE_SECONDS, 0};
 
-	c->ready_by_ms = clock_ms() + HANDSHAKE_SECONDS * 1000;
-	return event_add(c->timer, &limit);
+	c->end.ready_by_ms = clock_ms() + HANDSHAKE_SECONDS * 1000;
+	return event_add(c->end.timer, &limit);
 }
 
 /* Starts to serve the client. Its socket and @closing are taken over once it has a connection. */
@@ -69,11 +69,11 @@ static int start(struct client *c, struct closing *closing)
 
 	if (r < 0)
 		return r;
-	c->death.serve = client_on_death;
-	c->timer = event_new(c->broker->base, -1, 0, client_on_timer, c);
-	if (!c->timer || client_limit_handshake(c) < 0)
+	c->end.death.serve = client_on_death;
+	c->end.timer = event_new(c->broker->base, -1, 0, client_on_timer, c);
+	if (!c->end.timer || client_limit_handshake(c) < 0)
 		return -ENOMEM;
-	return turn_start(&c->broker->clients->turns, account_turns(c->account), &c->death,
+	return turn_start(&c->broker->clients->turns, account_turns(c->account), &c->end.death,
 			  c->peer.pidfd, EPOLLIN);
 }
 
@@ -300,7 +300,7 @@ void client_send(struct client *c, const struct wire_message *m, const int *fds,
 {
 	int r;
 
-	if (!c->connection || c->drained)
+	if (!c->connection || c->end.drained)
 		return;
 	r = connection_send(c->connection, m, fds, n_fds);
 	if (m->serial)
@@ -315,7 +315,7 @@ bool client_offer(struct client *c, const struct wire_message *m, const int *fds
 {
 	int r;
 
-	if (!c->connection || c->drained)
+	if (!c->connection || c->end.drained)
 		return false;
 	r = connection_offer(c->connection, m, fds, n_fds);
 	if (r < 0 && r != -EAGAIN)

@@ -9,6 +9,7 @@
 
 #include "base/table.h"
 #include "broker/accounts/account.h"
+#include "broker/client/end.h"
 #include "broker/client/peer.h"
 #include "broker/counters.h"
 #include "broker/log/log.h"
@@ -62,18 +63,13 @@ struct client {
 	enum client_state state;
 	struct peer peer;
 	uint32_t version; /* the version of the protocol that both sides speak */
-	bool drained;     /* its process is dead: nothing is sent to it any more */
-	bool forfeits;    /* it was dropped: nothing that it gave outlives it */
 	bool brings;      /* descriptors may come with its requests: see client_let_bring() */
 	char label[64];
 	struct account *account;
 	struct admission admission;
 	struct connection *connection; /* NULL once it has ended */
 	int socket;                    /* the connection's socket, or -1 */
-	struct turn death;             /* the turn in which the death of its process is seen */
-	struct event *timer;           /* the handshake limit; later, what is left to do */
-	uint64_t ready_by_ms;          /* the handshake limit */
-	TAILQ_ENTRY(client) ending;    /* in the list of clients that are ENDING */
+	struct client_end end;
 	struct client_requests requests;
 	struct client_logged logged;
 	/* what it has in the rooms above, which alone know what that is (struct client_rooms) */

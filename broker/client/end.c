@@ -73,9 +73,9 @@ void client_free(struct client *c)
 	struct broker *b = c->broker;
 
 	close_connection(c);
-	turn_end(&c->death);
-	if (c->timer)
-		event_free(c->timer);
+	turn_end(&c->end.death);
+	if (c->end.timer)
+		event_free(c->end.timer);
 	b->clients->rooms->end(c);
 	client_return_admission(c);
 	peer_deinit(&c->peer);
@@ -96,7 +96,7 @@ static bool take_apart(struct client *c, int *budget)
 		return false;
 	if (c->requests.goodbye)
 		client_send(c, &done, NULL, 0);
-	TAILQ_REMOVE(&c->broker->clients->ending, c, ending);
+	TAILQ_REMOVE(&c->broker->clients->ending, c, end.link);
 	client_free(c);
 	*budget -= CLIENT_COST;
 	return true;
@@ -124,8 +124,8 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 			continue;
 		}
 		/* the end of another client may give memory back */
-		TAILQ_REMOVE(&b->clients->ending, c, ending);
-		TAILQ_INSERT_TAIL(&b->clients->ending, c, ending);
+		TAILQ_REMOVE(&b->clients->ending, c, end.link);
+		TAILQ_INSERT_TAIL(&b->clients->ending, c, end.link);
 		budget -= STUCK_COST;
 		stuck = stuck ? stuck : c;
 	}
@@ -136,7 +136,7 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 
 void client_end_again(struct client *c)
 {
-	TAILQ_INSERT_TAIL(&c->broker->clients->ending, c, ending);
+	TAILQ_INSERT_TAIL(&c->broker->clients->ending, c, end.link);
 	broker_set_timer(c->broker, c->broker->clients->reaper, &at_once);
 }
 
@@ -146,20 +146,20 @@ static void start_ending(struct client *c)
 	if (c->state == CLIENT_ENDING)
 		return;
 	client_set_state(c, CLIENT_ENDING);
-	turn_end(&c->death);
-	event_del(c->timer);
+	turn_end(&c->end.death);
+	event_del(c->end.timer);
 	client_end_again(c);
 }
 
 void client_on_death(struct turn *turn, uint32_t events)
 {
-	struct client *c = (void *)((char *)turn - offsetof(struct client, death));
+	struct client *c = (void *)((char *)turn - offsetof(struct client, end.death));
 	struct log_client who = client_in_log(c);
 
 	(void)events;
 	PROBE(death, c->peer.pid, c->peer.uid, c->holds.leases, c->holds.bytes);
 	/* what it said before it died still counts: "publish, then exit" has published */
-	c->drained = true;
+	c->end.drained = true;
 	if (c->connection)
 		connection_drain(c->connection);
 	close_connection(c);
@@ -178,7 +178,7 @@ static void outlive_connection(struct client *c)
 	int budget = clients_turn(c->broker->clients, TURN);
 
 	if (!take_steps(c, rooms->at_hang_up, &budget)) {
-		broker_set_timer(c->broker, c->timer, &at_once);
+		broker_set_timer(c->broker, c->end.timer, &at_once);
 		return;
 	}
 	if (!rooms->may_use_memory(c) || MUTATION(drop_leases_at_hang_up)) {
@@ -192,7 +192,7 @@ static void outlive_connection(struct client *c)
 	client_set_state(c, CLIENT_QUARANTINED);
 	c->broker->counters.quarantined++;
 	rooms->leave(c);
-	broker_set_timer(c->broker, c->timer, &dying);
+	broker_set_timer(c->broker, c->end.timer, &dying);
 }
 
 /* A dying process hangs up before it is dead, and long before if a driver has to take its work down
@@ -206,7 +206,7 @@ static void tell_of_quarantine(struct client *c)
 
 	fd_close(stat);
 	if (exits) {
-		broker_set_timer(c->broker, c->timer, &dying);
+		broker_set_timer(c->broker, c->end.timer, &dying);
 		return;
 	}
 	c->broker->counters.cut_off += c->holds.memberships;
@@ -218,13 +218,13 @@ static void tell_of_quarantine(struct client *c)
  * client said, so the client gets its time again. */
 static void on_handshake_limit(struct client *c)
 {
-	if (clock_ms() < c->ready_by_ms + LATE_MS || client_limit_handshake(c) < 0)
+	if (clock_ms() < c->end.ready_by_ms + LATE_MS || client_limit_handshake(c) < 0)
 		client_hang_up(c, SHARE_EPROTO, "the handshake took too long");
 }
 
 void client_outlive_connection_soon(struct client *c)
 {
-	broker_set_timer(c->broker, c->timer, &at_once);
+	broker_set_timer(c->broker, c->end.timer, &at_once);
 }
 
 void client_on_timer(evutil_socket_t fd, short what, void *data)
@@ -254,7 +254,7 @@ void client_hang_up(struct client *c, int error, const char *why)
 
 	if (!c->connection)
 		return;
-	c->forfeits |= why != NULL && !MUTATION(dropped_keep_tokens);
+	c->end.forfeits |= why != NULL && !MUTATION(dropped_keep_tokens);
 	if (why) {
 		c->broker->counters.dropped++;
 		log_violation(&who, why);
@@ -275,7 +275,7 @@ void client_drop(struct client *c, const struct client *by)
 
 	snprintf(why, sizeof(why), "uid %u has dropped this client (sharectl drop-client)",
 		 (unsigned)by->peer.uid);
-	c->forfeits = !MUTATION(dropped_keep_tokens);
+	c->end.forfeits = !MUTATION(dropped_keep_tokens);
 	log_dropped(&who, by->peer.uid);
 	connection_send_rest(c->connection);
 	connection_farewell(c->socket, SHARE_EDISCONNECTED, why);

@@ -2,12 +2,27 @@
 #ifndef BROKER_CLIENT_END_H
 #define BROKER_CLIENT_END_H
 
-#include <event2/util.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
+
+#include <event2/util.h>
+
+#include "broker/accounts/turns.h"
 
 struct broker;
 struct client;
-struct turn;
+struct event;
+
+/* By what a client ends, and what is known of its end. */
+struct client_end {
+	struct turn death;        /* the turn in which the death of its process is seen */
+	struct event *timer;      /* the handshake limit; later, what is left to do */
+	uint64_t ready_by_ms;     /* the handshake limit */
+	bool drained;             /* its process is dead: nothing is sent to it any more */
+	bool forfeits;            /* it was dropped: nothing that it gave outlives it */
+	TAILQ_ENTRY(client) link; /* in the list of clients that are ENDING */
+};
 
 /* The death of a client, by its pidfd; and what its timer calls, with the client as data. */
 void client_on_death(struct turn *turn, uint32_t events);

@@ -48,7 +48,7 @@ void connection_send_rest(struct connection *c)
 {
 	struct queued *q;
 
-	while (!c->waits && !c->client->drained && (q = TAILQ_FIRST(&c->queue)) &&
+	while (!c->waits && !c->client->end.drained && (q = TAILQ_FIRST(&c->queue)) &&
 	       packet_send(c->socket, q->data, q->size, q->fds.fds, q->fds.n, false) == 0)
 		queued_free(c, q);
 }

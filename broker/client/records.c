@@ -95,7 +95,7 @@ bool payer_charge(struct charge *charge, enum limit_kind resource, uint64_t amou
 static void client_fields(struct record *r, void *object)
 {
 	struct client *c = object;
-	uint32_t state = c->state | (c->forfeits ? CLIENT_FORFEITS : 0);
+	uint32_t state = c->state | (c->end.forfeits ? CLIENT_FORFEITS : 0);
 
 	record_u64(r, &c->id);
 	record_u32(r, &c->slot);
@@ -110,7 +110,7 @@ static void client_fields(struct record *r, void *object)
 	if (record_has(r, 1))
 		record_flag(r, &c->brings);
 	c->state = state & ~CLIENT_FORFEITS;
-	c->forfeits = state & CLIENT_FORFEITS;
+	c->end.forfeits = state & CLIENT_FORFEITS;
 }
 
 void client_forget_record(struct client *c)
@@ -137,9 +137,9 @@ static int go_on(struct client *c)
 	struct closing *closing = NULL;
 	int r = 0;
 
-	c->death.serve = client_on_death;
-	c->timer = event_new(b->base, -1, 0, client_on_timer, c);
-	if (!c->timer)
+	c->end.death.serve = client_on_death;
+	c->end.timer = event_new(b->base, -1, 0, client_on_timer, c);
+	if (!c->end.timer)
 		return -ENOMEM;
 	if (c->socket >= 0) {
 		/* the socket may refuse descriptors, but only since one came */
@@ -156,7 +156,7 @@ static int go_on(struct client *c)
 	if (c->state == CLIENT_ENDING)
 		client_end_again(c);
 	else if (!MUTATION(deaths_unnoticed))
-		r = turn_start(&b->clients->turns, account_turns(c->account), &c->death,
+		r = turn_start(&b->clients->turns, account_turns(c->account), &c->end.death,
 			       c->peer.pidfd, EPOLLIN);
 	if (r == 0 && !c->connection && c->state == CLIENT_READY)
 		client_outlive_connection_soon(c);

@@ -249,7 +249,7 @@ static void send_news(struct connection *c, struct queued *q)
 
 	TAILQ_REMOVE(&c->broker->clients->news, q, news);
 	q->is_news = false;
-	if (c->client->drained) {
+	if (c->client->end.drained) {
 		queued_free(c, q);
 		return;
 	}

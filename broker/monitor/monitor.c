@@ -206,7 +206,7 @@ static void add(struct monitor *m, const char *row, size_t size)
 
 const char *monitors_word_for_end(const struct client *c)
 {
-	return c->requests.goodbye ? "disconnect" : c->drained ? "death" : "hang-up";
+	return c->requests.goodbye ? "disconnect" : c->end.drained ? "death" : "hang-up";
 }
 
 /* Tells a monitor of one pool that a client ends, before that frees something there. It is not told

@@ -126,16 +126,16 @@ static bool outlive(struct broker *b, struct token *t)
 
 void token_lose_maker(struct broker *b, struct token *t)
 {
-	bool may_stay = t->ends_ms > 0 && !t->maker->forfeits && !b->has_ended && find_group(t);
+	bool may_stay = t->ends_ms > 0 && !t->maker->end.forfeits && !b->has_ended && find_group(t);
 	struct token *next = may_stay ? in_the_way(t) : t;
 
 	if (next && next != t)
 		token_free(b, next, TOKEN_CROWDED_OUT);
 	else if (next || !outlive(b, t))
 		token_free(b, t,
-			   t->maker->forfeits ? TOKEN_MAKER_DROPPED
-			   : may_stay         ? TOKEN_CROWDED_OUT
-					      : TOKEN_MAKER_GONE);
+			   t->maker->end.forfeits ? TOKEN_MAKER_DROPPED
+			   : may_stay             ? TOKEN_CROWDED_OUT
+						  : TOKEN_MAKER_GONE);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -93,7 +93,7 @@ void handle_ready(struct request *r)
 		request_fail(r, SHARE_ESYSTEM, "cannot seal the timeline page: %s", strerror(-e));
 		return;
 	}
-	event_del(c->timer);
+	event_del(c->end.timer);
 	client_set_state(c, CLIENT_READY);
 	request_done(r);
 }

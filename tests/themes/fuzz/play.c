@@ -294,8 +294,8 @@ static void come(struct end *e, bool with_handshake)
 /* As the pidfd would say. */
 static void report_death(struct client *c)
 {
-	if (c->death.user)
-		c->death.serve(&c->death, 0);
+	if (c->end.death.user)
+		c->end.death.serve(&c->end.death, 0);
 }
 
 /* It is gone, and what it mapped with it; or not: it may have given that to others. */
