@@ -50,6 +50,7 @@ struct listener {
 	struct event *back_off;
 	struct log_rate refusals;
 	int socket;
+	bool let_fds_in; /* those in the backlog may have sent some, before it was refused */
 	struct closing *closing; /* for the next one who connects */
 	int reserve;             /* given up to accept and refuse when there are no others */
 };
@@ -122,6 +123,8 @@ static int bind_and_listen(const struct sockaddr_un *address, mode_t mode)
 	r = bind_with_mode(fd, address, mode);
 	if (r < 0)
 		return r;
+	/* now, as whoever connects has a socket that is as this one was then */
+	packet_refuse_fds(fd);
 	if (listen(fd, BACKLOG) < 0)
 		return -errno;
 	taken = fd;
@@ -246,7 +249,7 @@ static void stop_listening(struct listener *l)
 	if (l->back_off)
 		event_free(l->back_off);
 	/* clients that nobody has accepted may have sent something */
-	if (l->closing && !packet_is_without_fds(l->socket)) {
+	if (l->closing && l->let_fds_in) {
 		closing_start_kept(l->closing, l->socket);
 	} else {
 		closing_free(l->closing);
@@ -260,6 +263,7 @@ static int begin(struct listener *l, struct broker *b, int socket)
 {
 	l->broker = b;
 	l->socket = socket;
+	l->let_fds_in = !packet_refuses_fds(socket);
 	packet_refuse_fds(socket);
 	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	l->back_off = event_new(b->base, -1, 0, on_back_off, l);

@@ -15,9 +15,12 @@
 #include <criterion/criterion.h>
 #include <event2/event.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/client/clients.h"
+#include "broker/client/closer.h"
 #include "broker/client/listener.h"
+#include "wire/packet.h"
 
 static char directory[64], path[80], lock_path[96], secret[80];
 static char error[256];
@@ -113,6 +116,7 @@ Test(listener, one_that_listens_and_has_no_room_for_more_is_left_alone)
 }
 
 /* The system has no room for what a broker waits for. */
+static bool no_room;
 int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
 int __real_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
 int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
@@ -120,7 +124,7 @@ int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
 	struct sockaddr_un address;
 	socklen_t size = sizeof(address);
 
-	if (getsockname(fd, (struct sockaddr *)&address, &size) < 0)
+	if (!no_room || getsockname(fd, (struct sockaddr *)&address, &size) < 0)
 		return __real_epoll_ctl(epoll, what, fd, event);
 	errno = ENOSPC;
 	return -1;
@@ -133,6 +137,7 @@ static void expect_path(unsigned generation, bool is_there)
 	struct listener *l;
 	int fd = listener_bind(path, 0666, &lock_fd, error, sizeof(error));
 
+	no_room = true;
 	b.base = event_base_new();
 	cr_assert(fd >= 0 && turns_init(&clients.turns, b.base) == 0);
 	cr_assert_eq(listener_new(&b, fd, &l), -ENOSPC);
@@ -147,4 +152,87 @@ Test(listener, whose_broker_cannot_wait_for_it_leaves_the_path_to_the_next_broke
 {
 	expect_path(1, false);
 	expect_path(2, true);
+}
+
+/* Whoever has connected stays in the backlog. */
+static unsigned n_accepts;
+int __wrap_accept4(int socket, struct sockaddr *address, socklen_t *size, int flags);
+
+int __wrap_accept4(int socket, struct sockaddr *address, socklen_t *size, int flags)
+{
+	(void)socket, (void)address, (void)size, (void)flags;
+	n_accepts++;
+	errno = EAGAIN;
+	return -1;
+}
+
+/* What would be closed by a thread. */
+static int left_to_thread = -1;
+void __wrap_closing_start_kept(struct closing *closing, int fd);
+
+void __wrap_closing_start_kept(struct closing *closing, int fd)
+{
+	closing_free(closing);
+	left_to_thread = fd;
+	close(fd);
+}
+
+static void connects_and_sends(int descriptor)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), r;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	cr_assert(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+	r = packet_send(fd, "a", 1, &descriptor, 1, false);
+	cr_assert(r == 0 || r == -EPERM);
+	close(fd);
+}
+
+/* A broker begins and ends with somebody in the backlog of its socket. */
+static void begin_and_end(int fd)
+{
+	struct clients clients = {.n = 0};
+	struct broker b = {.clients = &clients, .generation = 1};
+	struct listener *l;
+
+	b.base = event_base_new();
+	cr_assert(turns_init(&clients.turns, b.base) == 0);
+	cr_assert(closer_new(&b, &clients.closer) == 0);
+	cr_assert(listener_new(&b, fd, &l) == 0);
+	while (n_accepts == 0)
+		cr_assert(event_base_loop(b.base, EVLOOP_ONCE) == 0);
+	listener_free(l);
+	closer_free(clients.closer);
+	turns_deinit(&clients.turns);
+	event_base_free(b.base);
+}
+
+Test(listener, whose_socket_let_descriptors_in_is_closed_by_a_thread)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	/* another process has made it, and hands it over later */
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	cr_assert(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+	cr_assert(listen(fd, 1) == 0);
+	connects_and_sends(STDERR_FILENO);
+	begin_and_end(fd);
+	cr_assert_eq(left_to_thread, fd);
+}
+
+Test(listener, whose_socket_refuses_descriptors_from_the_first_is_closed_in_the_loop)
+{
+	int fd = listener_bind(path, 0666, &lock_fd, error, sizeof(error));
+	_cleanup_fd_ int other = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	cr_assert(fd >= 0, "%s", error);
+	packet_refuse_fds(other);
+	if (!packet_refuses_fds(other))
+		cr_skip("the kernel is older than 6.16");
+	connects_and_sends(STDERR_FILENO);
+	begin_and_end(fd);
+	cr_assert_eq(left_to_thread, -1);
+	close(lock_fd);
 }
