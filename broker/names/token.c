@@ -280,6 +280,7 @@ static int token_attach(struct broker *b, void *object)
 {
 	struct token *read = object, *t = slab_at(&b->names->token_slab, read->index);
 	struct account *account;
+	bool is_charged;
 
 	if (!is_token(b, read, t))
 		return -EBADMSG;
@@ -289,11 +290,12 @@ static int token_attach(struct broker *b, void *object)
 	if (MUTATION(token_is_lost))
 		memset(t->bytes, 0, TOKEN_SIZE);
 	account = account_get(b->accounts, t->was.uid);
-	if (!account ||
-	    !charge_take_with(&t->charge, account, LIMIT_TOKENS, 1, own_of(t->ends_ms)) ||
-	    !metadata_charge(t->tensor, account))
-		return -ENOMEM;
+	is_charged = account &&
+		     charge_take_with(&t->charge, account, LIMIT_TOKENS, 1, own_of(t->ends_ms)) &&
+		     metadata_charge(t->tensor, account);
 	account_unref(account);
+	if (!is_charged)
+		return -ENOMEM;
 	referrer_attach(t->buffer, &t->referrer, t->maker ? REFERRER_TOKEN : REFERRER_LEFT,
 			t->charge.account);
 	link_token(b, t);
