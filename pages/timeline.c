@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -184,6 +185,13 @@ int timeline_create(void)
 int timeline_seal(int fd)
 {
 	return page_seal(fd);
+}
+
+uint64_t timeline_file(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
 int timeline_map(int fd, bool writable, struct timeline_page **out)

@@ -99,6 +99,9 @@ int timeline_create(void);
  * for writing. Returns 0 or a negative errno. */
 int timeline_seal(int fd);
 
+/* Returns which file a page is: two mappings of one page say the same. 0: that cannot be told. */
+uint64_t timeline_file(int fd);
+
 /* Maps a page, for which @fd is not needed any more afterwards. Returns 0 or a negative errno. */
 int timeline_map(int fd, bool writable, struct timeline_page **out);
 void timeline_unmap(const struct timeline_page *page);

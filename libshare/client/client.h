@@ -24,7 +24,8 @@ struct share_client {
 	atomic_uint refs;           /* the application's and one a handle */
 	uint32_t *guard;            /* in a page that is wiped in a forked child */
 	uint32_t version;           /* of the protocol, that both sides speak */
-	uint64_t page_id;           /* of its own timelines */
+	uint64_t page_id;           /* of its own timelines, as its broker calls them */
+	uint64_t page_file;         /* timeline_file() of these */
 	struct timeline_page *page; /* these, writable; unmapped by libshare/order */
 
 	pthread_mutex_t lock;

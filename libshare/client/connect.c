@@ -157,6 +157,7 @@ static int greet(share_client *c, const share_connect_options *options)
 	if (error < 0)
 		return fail_system(error, "mapping the timelines");
 	c->page_id = welcome.m.welcome.page;
+	c->page_file = timeline_file(fd);
 	c->version = welcome.m.welcome.version;
 	return rpc(c, &ready, NULL);
 }

@@ -193,9 +193,17 @@ int host_stream_may_wait(const void *stream)
 	return here && handle_object(stream) == here ? refuse_to_wait() : 0;
 }
 
+/* Whoever waits for it may be another client of this process, perhaps of another broker, which has
+ * identifiers of its own. */
+static bool is_on_page_of(const share_client *c, const struct held_fence *f)
+{
+	return f->peer ? f->peer->id == c->page_id && f->peer->file == c->page_file
+		       : f->page == c->page;
+}
+
 int host_stream_may_wait_for(share_client *c, const struct held_fence *f)
 {
-	if (!here || here->client != c || f->page != c->page || f->slot != here->slot)
+	if (!here || f->slot != here->slot || !is_on_page_of(here->client, f))
 		return 0;
 	return fence_state(c, f) == TIMELINE_PENDING ? refuse_to_wait() : 0;
 }

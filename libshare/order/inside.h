@@ -43,7 +43,7 @@ struct order {
 /* A peer's, mapped read-only. */
 struct peer_page {
 	LIST_ENTRY(peer_page) link;
-	uint64_t id;
+	uint64_t id, file; /* timeline_file() */
 	/* Waits and handles that look at it. The first one takes the lock of struct order. */
 	atomic_uint refs;
 	int pidfd; /* of the owner; -1: it is long dead */

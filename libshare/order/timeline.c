@@ -119,6 +119,7 @@ int peer_arrived(share_client *c, uint64_t id, int fd, int pidfd)
 	struct peer_page *p = calloc(1, sizeof(*p));
 	struct timeline_page *page = NULL;
 	int r = p ? timeline_map(fd, false, &page) : -ENOMEM;
+	uint64_t file = timeline_file(fd);
 	bool known;
 
 	fd_close(fd);
@@ -128,6 +129,7 @@ int peer_arrived(share_client *c, uint64_t id, int fd, int pidfd)
 		return r;
 	}
 	p->id = id;
+	p->file = file;
 	p->page = page;
 	p->pidfd = pidfd;
 	p->stat = -1;

@@ -271,6 +271,77 @@ Test(fence, a_function_on_a_stream_is_refused_to_wait_for_what_is_behind_it_ther
 	share_pool_close(p);
 }
 
+static void waits_by_another_connection(void *data)
+{
+	share_client *other = data;
+	share_buffer *found = NULL;
+	share_fence f;
+
+	check_ok(share_fence_record(client, -1, stream, &f));
+	check_error(share_fence_wait(other, &f, -1, NULL), SHARE_EINVAL);
+	check_detail("a function on a host stream cannot wait for what is enqueued behind it");
+	check_error(share_fence_synchronize(other, &f, -1), SHARE_EINVAL);
+	check_error(share_lookup(other, "thing", SHARE_RDONLY, -1, NULL, &found), SHARE_EINVAL);
+}
+
+Test(fence, nor_does_it_wait_by_another_connection_of_the_process)
+{
+	share_client *other = connect_as("other");
+	share_pool *p = open_pool(client);
+	share_buffer *b = allocate(p, 4096, NULL);
+
+	gate_hold(gate, stream);
+	check_ok(share_host_stream_launch(stream, waits_by_another_connection, other));
+	check_ok(share_publish(b, "thing", stream));
+	gate_open(gate);
+	check_ok(share_host_stream_synchronize(stream));
+	check_ok(share_unpublish(client, "thing"));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	share_disconnect(other);
+}
+
+/* A fence of another broker may be called as one of the function's own stream. */
+struct of_another_broker {
+	share_client *reader;
+	share_fence fence;
+};
+
+static void waits_for_another_broker(void *data)
+{
+	const struct of_another_broker *far = data;
+	share_fence f;
+
+	check_ok(share_fence_record(client, -1, stream, &f));
+	check_eq(f.timeline, far->fence.timeline);
+	check_error(share_fence_synchronize(far->reader, &far->fence, 10), SHARE_ETIMEDOUT);
+}
+
+Test(fence, it_waits_for_what_another_broker_calls_the_same)
+{
+	struct of_another_broker far;
+	share_host_stream *busy;
+	share_client *c;
+	share_fence f;
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/share-broker", getenv("SHARE_TEST_BIN"));
+	setenv("SHARE_BROKER", path, 1);
+	check_ok(share_connect("embedded", &far.reader));
+	check_ok(share_connect(share_address(far.reader), &c));
+	check_ok(share_host_stream_create(c, &busy));
+	gate_hold(gate, busy);
+	check_ok(share_fence_record(client, -1, stream, &f));
+	check_ok(share_fence_record(c, -1, busy, &far.fence));
+	check_eq(far.fence.timeline, f.timeline);
+	check_ok(share_host_stream_launch(stream, waits_for_another_broker, &far));
+	check_ok(share_host_stream_synchronize(stream));
+	gate_open(gate);
+	share_host_stream_destroy(busy);
+	share_disconnect(c);
+	share_disconnect(far.reader);
+}
+
 Test(fence, destroying_a_stream_runs_what_is_enqueued)
 {
 	share_host_stream *other;
