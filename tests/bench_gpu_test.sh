@@ -105,7 +105,8 @@ done
 grep -q '"device-memory.vmm",.*"target":4' "$scratch/out" || fail "device-memory.vmm has no target"
 for figure in fence.query fence.query.pending fence.wake fence.wake.together fence.signal \
 	fence.wait fence.wait.reached fence.wake.gpu fence.wake.gpu.late \
-	hand-over-gpu.{fence,name}{,.chain}.{host,event}; do
+	hand-over-gpu.{fence,name}{,.chain}.{host,event} \
+	hand-over-gpu.name{,.chain}.relay hand-over-gpu.name.busy.fence; do
 	grep -qE "\"$figure\",.*\"floor\":[0-9]" "$scratch/out" || fail "no $figure, or without a floor"
 done
 
