@@ -8,7 +8,8 @@ was filled in, and says so, and both wait until the GPU is done.
 
 The whole of it, from before the kernel until this process knows what the other has read, stands
 against the same kernel, read and waited for in this process alone: what is more is the price of
-the other process.
+the other process. It stands as well against what two processes do by hand: they have one tensor for
+good, an interprocess event puts them in order, and numbers in shared memory say when.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _LEAST = 20.0  # times as long as ours
 _MORE = 6.0  # us that the other process may add to the whole
 _NUMBER = struct.Struct("<q")
 
+# Numbers that two processes share: whose turn it is, of how many bytes, what was read, and in which turn.
+_TURN, _SIZE, _FOUND, _READ, _END = 0, 1, 2, 3, -1
+
 ROWS = {
     f"torch-cuda.{size}{how}": f"a tensor of {size} by a channel, {words}; against: torch.multiprocessing"
     for size in _SIZES
@@ -33,6 +37,8 @@ ROWS = {
 } | {
     f"torch-cuda.{size}.whole": f"{size} filled, handed over and read, looking again and again; against: in one process"
     for size in _SIZES
+} | {
+    f"torch-cuda.{size}.whole.event": "the same; against: two processes with an interprocess event" for size in _SIZES
 }
 
 
@@ -65,9 +71,9 @@ def _shared_other(address: str, spin: bool) -> None:
                 tensor = libshare.torch.tensor_of(m.array)
                 tx.send(data=_NUMBER.pack(tensor.numel()))
                 found = int(tensor[-1])
+                torch.cuda.synchronize()
+                tx.send(data=_NUMBER.pack(found))
                 del tensor
-            torch.cuda.synchronize()
-            tx.send(data=_NUMBER.pack(found))
 
 
 # Each way yields twice: once the other process has been started, as that takes seconds, and what makes
@@ -149,6 +155,64 @@ def _torch(start: Callable[..., Any]) -> Iterator[Trip | None]:
     other.join()
 
 
+def _by_hand_other(tensors: Any, numbers: Any) -> None:
+    import torch
+
+    event = torch.cuda.Event.from_ipc_handle(torch.device("cuda", torch.cuda.current_device()), tensors.get())
+    by_size = {}
+    turn = 0
+    numbers[_READ] = turn
+    while True:
+        turn += 1
+        while numbers[_TURN] not in (turn, _END):
+            pass
+        if numbers[_TURN] == _END:
+            return
+        size = numbers[_SIZE]
+        if size not in by_size:
+            by_size[size] = tensors.get()
+        event.wait()
+        numbers[_FOUND] = int(by_size[size][-1])
+        torch.cuda.synchronize()
+        numbers[_READ] = turn
+
+
+def _by_hand(start: Callable[..., Any]) -> Iterator[Trip | None]:
+    import torch
+    import torch.multiprocessing as multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    tensors, numbers = context.SimpleQueue(), context.RawArray("q", 4)
+    numbers[_READ] = _END
+    event = torch.cuda.Event(interprocess=True)
+    event.record()
+    other = start(_by_hand_other, tensors, numbers)
+    yield None
+    tensors.put(event.ipc_handle())
+    by_size: dict[int, torch.Tensor] = {}
+
+    def trip(size: int, fill: int) -> tuple[float, float, int, int]:
+        if size not in by_size:
+            by_size[size] = torch.empty(size // 4, dtype=torch.int32, device="cuda")
+            tensors.put(by_size[size])
+        start = perf_counter()
+        by_size[size].fill_(fill)
+        event.record()
+        numbers[_SIZE] = size
+        numbers[_TURN] = turn = numbers[_TURN] + 1
+        while numbers[_READ] != turn:
+            pass
+        whole = perf_counter() - start
+        torch.cuda.synchronize()
+        return whole * 1e6, whole * 1e6, by_size[size].numel(), numbers[_FOUND]
+
+    while numbers[_READ] != 0:
+        pass
+    yield trip
+    numbers[_TURN] = _END
+    other.join()
+
+
 def _alone() -> Iterator[Trip | None]:
     import torch
 
@@ -199,7 +263,7 @@ def run(report: Report) -> None:
             report.skip(f"there is no pool of GPU memory here: {pool.info()['reason']}")
             return
         running = {"": _shared(_start, pool, False), ".spin": _shared(_start, pool, True),
-                   "torch": _torch(_start), "alone": _alone()}
+                   "torch": _torch(_start), "event": _by_hand(_start), "alone": _alone()}
         for one in running.values():
             next(one)
         trips = {how: next(one) for how, one in running.items()}
@@ -218,6 +282,7 @@ def run(report: Report) -> None:
             both, one_alone = median_of_rounds(whole[".spin"]), median_of_rounds(whole["alone"])
             report.value(f"torch-cuda.{size_name}.whole", both, "us", against=one_alone,
                          compared=f"+{short(both - one_alone)} us", target=f"+{_MORE:g} us", met=both - one_alone <= _MORE)
+            report.times(f"torch-cuda.{size_name}.whole.event", both, "us", median_of_rounds(whole["event"]))
         trips.clear()
         del trip
         for one in running.values():
