@@ -282,7 +282,7 @@ def run(report: Report) -> None:
             both, one_alone = median_of_rounds(whole[".spin"]), median_of_rounds(whole["alone"])
             report.value(f"torch-cuda.{size_name}.whole", both, "us", against=one_alone,
                          compared=f"+{short(both - one_alone)} us", target=f"+{_MORE:g} us", met=both - one_alone <= _MORE)
-            report.times(f"torch-cuda.{size_name}.whole.event", both, "us", median_of_rounds(whole["event"]))
+            report.times(f"torch-cuda.{size_name}.whole.event", both, "us", median_of_rounds(whole["event"]), None)
         trips.clear()
         del trip
         for one in running.values():
