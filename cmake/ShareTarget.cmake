@@ -35,7 +35,19 @@ if(SHARE_SANITIZE MATCHES "address.*undefined" AND CMAKE_C_COMPILER_ID STREQUAL 
   set(SHARE_TRAP -fsanitize-undefined-trap-on-error)
 endif()
 
+# Every program that AddressSanitizer looks at has this: what LeakSanitizer reads when it ends.
+if(SHARE_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  # It runs before AddressSanitizer is ready.
+  add_library(share-roots OBJECT ${PROJECT_SOURCE_DIR}/tests/harness/roots.c)
+  target_compile_definitions(share-roots PRIVATE _GNU_SOURCE)
+  target_compile_options(share-roots PRIVATE -O2)
+endif()
+
 function(share_target name)
+  get_target_property(type ${name} TYPE)
+  if(TARGET share-roots AND type STREQUAL "EXECUTABLE")
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:share-roots>)
+  endif()
   target_compile_options(${name} PRIVATE
     -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wundef -Wcast-align -Wcast-qual -Wwrite-strings
     -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wpointer-arith
