@@ -183,15 +183,31 @@ static void ping(const struct flood *f, const char *path, _Atomic uint64_t *done
 }
 
 /* It may have been started just now. */
+/* To servers that want no greeting. */
+static void connect_all(int *sockets, unsigned n, const char *path, int type)
+{
+	for (unsigned i = 0; i < n; i++)
+		while ((sockets[i] = try_to_connect(path, type)) < 0)
+			pause_us(1000);
+}
+
 static void ping_redis(const struct flood *f, const char *path, _Atomic uint64_t *done)
 {
 	int *sockets = calloc(f->connections, sizeof(int));
 
 	must_system(sockets, "memory for sockets");
-	for (unsigned i = 0; i < f->connections; i++)
-		while ((sockets[i] = try_to_connect(path, SOCK_STREAM)) < 0)
-			pause_us(1000);
+	connect_all(sockets, f->connections, path, SOCK_STREAM);
 	send_for_ever(sockets, f->connections, "PING\r\n", 6, done);
+}
+
+static void ping_bare(const struct flood *f, const char *path, _Atomic uint64_t *done)
+{
+	const struct wire_message m = {.type = WIRE_PING, .serial = 1};
+	int *sockets = calloc(f->connections, sizeof(int));
+
+	must_system(sockets, "memory for sockets");
+	connect_all(sockets, f->connections, path, SOCK_SEQPACKET);
+	ask_for_ever(sockets, f->connections, &m, done);
 }
 
 static void query(const struct flood *f, const char *path, _Atomic uint64_t *done)
@@ -281,6 +297,7 @@ const struct flood floods[] = {
 const unsigned n_floods = sizeof(floods) / sizeof(floods[0]);
 const struct flood flood_ping = {"ping", "connections that ping", ping, 0};
 const struct flood flood_redis = {"redis", "connections that ping Redis", ping_redis, 0};
+const struct flood flood_bare = {"bare", "connections that ping a loop", ping_bare, 0};
 
 /* Floods of others have a lower priority, as the broker is to be measured and not the scheduler. */
 static void become_other(uid_t uid)

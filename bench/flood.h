@@ -16,8 +16,8 @@ struct flood {
 
 extern const struct flood floods[];
 extern const unsigned n_floods;
-/* Of a broker, and of a Redis whose socket is given. */
-extern const struct flood flood_ping, flood_redis;
+/* Of a broker, of a Redis, and of a server that wants no greeting, whose socket is given. */
+extern const struct flood flood_ping, flood_redis, flood_bare;
 
 /* Starts a process of user @uid that floods, with @connections, until it is killed. @done counts
  * the answers that it got. Returns when the flood has begun. */

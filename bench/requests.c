@@ -4,7 +4,8 @@
  * How many requests a second the broker answers when many ask at once: 32 connections, on each of
  * which a ping is under way at any time. The floor is a Redis server, which is one thread with one
  * event loop as well, and is asked the same ("PING") by the same processes over a Unix socket. The
- * two are asked in turns; who is not asked sleeps.
+ * other floor is a loop that does nothing but receive and send packets of these sizes. The three
+ * are asked in turns; who is not asked sleeps.
  *
  * The server has the first core for itself, where there are two, and those who ask have the others.
  * Of what a machine does else, the time that a server itself runs for each request says most.
@@ -17,8 +18,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,6 +122,14 @@ static void play(struct server *s, long us)
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* Where clients of a floor connect. */
+static void folder_make(char folder[32], char socket[64])
+{
+	strcpy(folder, "/tmp/share-bench-XXXXXX");
+	must_system(mkdtemp(folder), "mkdtemp");
+	snprintf(socket, 64, "%s/socket", folder);
+}
+
 struct redis {
 	char folder[32], socket[64];
 	pid_t pid;
@@ -135,9 +147,7 @@ static bool redis_start(struct redis *r)
 	int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
 	bool ended = false;
 
-	strcpy(r->folder, "/tmp/share-bench-XXXXXX");
-	must_system(mkdtemp(r->folder), "mkdtemp");
-	snprintf(r->socket, sizeof(r->socket), "%s/socket", r->folder);
+	folder_make(r->folder, r->socket);
 	r->pid = fork();
 	must_system(r->pid >= 0, "fork");
 	if (r->pid == 0) {
@@ -171,26 +181,94 @@ static void redis_stop(const struct redis *r)
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* Answers whatever comes by a packet of @reply bytes. */
+static void serve_bare(int listener, size_t reply)
+{
+	static unsigned char packet[1024];
+	struct epoll_event events[CONNECTIONS], in = {.events = EPOLLIN, .data.fd = listener};
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	must_system(epoll >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &in) == 0, "epoll");
+	for (;;) {
+		int n = epoll_wait(epoll, events, CONNECTIONS, -1);
+
+		for (int i = 0; i < n; i++) {
+			int fd = events[i].data.fd;
+
+			if (fd == listener) {
+				in.data.fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+				must_system(in.data.fd >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD,
+									 in.data.fd, &in) == 0,
+					    "accept");
+			} else if (recv(fd, packet, sizeof(packet), 0) <= 0) {
+				close(fd);
+			} else {
+				send(fd, packet, reply, MSG_NOSIGNAL);
+			}
+		}
+	}
+}
+
+static pid_t bare_start(const char *path)
+{
+	const struct wire_message done = {.type = WIRE_DONE, .serial = 1};
+	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	pid_t pid;
+
+	strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
+	must_system(s >= 0 && bind(s, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+			listen(s, CONNECTIONS) == 0,
+		    "listen");
+	pid = fork();
+	must_system(pid >= 0, "fork");
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setsid(); /* as brokers have; see ping_pong_start() */
+		serve_bare(s, packet_size(&done));
+	}
+	close(s);
+	return pid;
+}
+
+static void bare_stop(pid_t pid, const char *folder, const char *socket)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	unlink(socket);
+	rmdir(folder);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 /* @redis: NULL without one. Redis is to be asked a fifth more than it can answer. */
-static void report(struct server *ours, struct server *redis)
+static void report(struct server *ours, struct server *redis, struct server *bare)
 {
 	double us = samples_median(&ours->us);
 	double floor = redis ? samples_median(&redis->us) : NONE;
+	double cpu_us = samples_median(&ours->cpu_us);
 
 	figure_report(&(struct figure){"requests.ping", "a ping, 32 clients that ask all the time",
 				       "us", us, floor, redis ? 1 / 1.2 : NONE});
 	figure_report(&(struct figure){"requests.ping.rate", "the same, pings a second", "/s",
 				       1e6 / us, 1e6 / floor, NONE});
 	figure_report(&(struct figure){"requests.ping.cpu", "what the server runs for a ping", "us",
-				       samples_median(&ours->cpu_us),
-				       redis ? samples_median(&redis->cpu_us) : NONE, NONE});
+				       cpu_us, redis ? samples_median(&redis->cpu_us) : NONE,
+				       NONE});
+	figure_report(&(struct figure){"requests.ping.bare",
+				       "a ping; floor: a loop that receives and sends", "us", us,
+				       samples_median(&bare->us), 1.5});
+	figure_report(&(struct figure){"requests.ping.bare.cpu",
+				       "what the server runs for a ping; the same floor", "us",
+				       cpu_us, samples_median(&bare->cpu_us), NONE});
 }
 
 void bench_requests(const struct run *run)
 {
 	int rounds = run->quick ? 5 : 21;
 	long us = run->quick ? 100000 : 300000;
-	struct server ours = {0}, theirs = {0};
+	struct server ours = {0}, theirs = {0}, bare = {0};
+	char folder[32], socket[64];
 	struct kept_broker broker;
 	struct redis redis;
 	bool has_redis = redis_start(&redis);
@@ -211,14 +289,21 @@ void bench_requests(const struct run *run)
 		start_askers(&theirs, &flood_redis, redis.socket);
 		place_apart(&theirs);
 	}
+	folder_make(folder, socket);
+	bare.pid = bare_start(socket);
+	start_askers(&bare, &flood_bare, socket);
+	place_apart(&bare);
 	for (int i = 0; i < rounds; i++) {
 		play(&ours, us);
+		play(&bare, us);
 		if (has_redis)
 			play(&theirs, us);
 	}
-	report(&ours, has_redis ? &theirs : NULL);
+	report(&ours, has_redis ? &theirs : NULL, &bare);
 	end_askers(&ours);
 	kept_broker_stop(&broker);
+	end_askers(&bare);
+	bare_stop(bare.pid, folder, socket);
 	if (has_redis) {
 		end_askers(&theirs);
 		redis_stop(&redis);

@@ -81,6 +81,9 @@ for figure in ping ping.rate ping.cpu; do
 	grep -qE "\"requests.$figure\",\"value\":[0-9].*\"floor\":$floor," "$scratch/requests" ||
 		fail "no requests.$figure, or another floor than $floor: $(cat "$scratch/requests")"
 done
+for figure in ping.bare ping.bare.cpu; do
+	grep -qE "\"requests.$figure\",\"value\":[0-9].*\"floor\":[0-9]" "$scratch/requests" || fail "no requests.$figure"
+done
 [[ -z $(ls "$TMPDIR") ]] || fail "something was left: $(ls "$TMPDIR")"
 
 # the same into a copy of the page
