@@ -359,9 +359,11 @@ static void report_all(struct series *s, const struct course *c)
 
 static void measure(const struct run *run, struct side *s, const struct course *c, uint32_t *turn)
 {
-	int rounds = run->quick ? 3 : 11, n = run->quick || c->round_trips > 1 ? 5 : 100;
+	int rounds = run->quick ? 3 : 11, n = run->quick ? 5 : 100;
 	struct series series[WAYS] = {0};
 
+	if (c->round_trips > 1) /* each sample is a mean */
+		n = run->quick ? 1 : 5;
 	for (int i = 0; i < rounds; i++) {
 		for (uint32_t k = 0; k < c->ways; k++) {
 			play(s, k, 1, turn); /* to warm up */
