@@ -90,8 +90,25 @@ CUresult range_map(uintptr_t address, uint64_t size, struct backing *b, uint64_t
 	return CUDA_SUCCESS;
 }
 
+CUresult range_protect(struct range *r, CUmemAccess_flags flags)
+{
+	int protection = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+			 : flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
+								     : PROT_NONE;
+	void *p = mmap((void *)r->address, r->size, protection, MAP_SHARED | MAP_FIXED,
+		       r->backing->fd, (off_t)r->offset);
+
+	if (p == MAP_FAILED)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	madvise(p, r->size, MADV_DONTFORK);
+	return CUDA_SUCCESS;
+}
+
+/* Nobody may touch the address any more, which stays reserved. */
 void range_unmap(struct range *r)
 {
+	if (r->access[STANDIN_HOST])
+		claim(r->address, r->size, MAP_FIXED);
 	for (struct range **at = &ranges; *at; at = &(*at)->next)
 		if (*at == r) {
 			*at = r->next;

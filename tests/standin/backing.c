@@ -169,7 +169,7 @@ CUresult backing_import(int fd, const char *type, struct backing **out)
 	if (sscanf(link, PREFIX "%u:%u:%15[a-z]", &device, &number, name) != 3 ||
 	    strcmp(name, type) != 0 || number != machine.number)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (ordinal_of(device) < 0)
+	if (device != STANDIN_HOST && ordinal_of(device) < 0)
 		return CUDA_ERROR_INVALID_DEVICE;
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (own < 0)

@@ -26,6 +26,7 @@
  *       peers=1           devices reach each other's memory
  *       vmm=1, mempool=1, memops=1  what the devices support
  *       rdma=1            and whether their vmm memory can be made for RDMA
+ *       numa=1            and whether they reach memory of the host's NUMA node by vmm
  *       mig=0             1: the devices are MIG instances, and called so
  *       events=4096       interprocess events a process can make
  *       connections=8     of this many streams parked in waits for others, all stand still

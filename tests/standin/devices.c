@@ -113,6 +113,7 @@ CUresult devices_init(void)
 	machine.mig = option("mig", 0);
 	machine.vmm = option("vmm", 1);
 	machine.rdma = option("rdma", 1);
+	machine.numa = option("numa", 1);
 	machine.mempool = option("mempool", 1);
 	machine.memops = option("memops", 1);
 	machine.events = (unsigned)option("events", 4096);
@@ -259,6 +260,10 @@ static int attribute(CUdevice_attribute which, unsigned device)
 		return machine.vmm;
 	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
 		return machine.vmm && machine.rdma;
+	case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+		return machine.vmm && machine.numa;
+	case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
+		return machine.numa ? 0 : -1;
 	case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
 		return machine.mempool;
 	case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:

@@ -15,7 +15,8 @@ static CUresult of_device(CUpointer_attribute which, const struct range *r, CUde
 {
 	switch (which) {
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		return PUT(unsigned, CU_MEMORYTYPE_DEVICE);
+		return PUT(unsigned, r->backing->device == STANDIN_HOST ? CU_MEMORYTYPE_HOST
+									: CU_MEMORYTYPE_DEVICE);
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		return PUT(CUdeviceptr, pointer);
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:

@@ -25,12 +25,14 @@ CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice ordinal);
  */
 
 #define STANDIN_DEVICES 8
+/* Memory of the host, of its only NUMA node, counts as that of one more. */
+#define STANDIN_HOST STANDIN_DEVICES
 
 struct machine {
 	unsigned devices;
 	uint64_t memory, granularity;
 	int driver;
-	bool peers, vmm, rdma, mempool, memops, mig;
+	bool peers, vmm, rdma, numa, mempool, memops, mig;
 	unsigned events, connections, number;
 	/* what CUDA_VISIBLE_DEVICES leaves of them: ordinal to device */
 	unsigned visible_count, visible[STANDIN_DEVICES];
@@ -96,12 +98,12 @@ struct range {
 	uintptr_t address;
 	uint64_t size, offset, id;
 	struct backing *backing;
-	struct pool *pool;                     /* NULL: not of one */
-	bool plain;                            /* of cuMemAlloc */
-	bool managed;                          /* of cuMemAllocManaged, which is plain as well */
-	unsigned opened;                       /* of another process's: how often */
-	bool freed;                            /* cuMemFreeAsync() was called */
-	unsigned char access[STANDIN_DEVICES]; /* CUmemAccess_flags */
+	struct pool *pool; /* NULL: not of one */
+	bool plain;        /* of cuMemAlloc */
+	bool managed;      /* of cuMemAllocManaged, which is plain as well */
+	unsigned opened;   /* of another process's: how often */
+	bool freed;        /* cuMemFreeAsync() was called */
+	unsigned char access[STANDIN_DEVICES + 1]; /* CUmemAccess_flags; the last is the CPU's */
 };
 
 /* Address space, nothing there yet. @hint 0: anywhere. */
@@ -111,6 +113,8 @@ void address_release(uintptr_t address, uint64_t size);
 CUresult range_map(uintptr_t address, uint64_t size, struct backing *b, uint64_t offset,
 		   struct range **out);
 void range_unmap(struct range *r);
+/* What its CPU may do with the host's memory that is mapped there. */
+CUresult range_protect(struct range *r, CUmemAccess_flags flags);
 struct range *range_at(uintptr_t address);
 bool ranges_overlap(uintptr_t address, uint64_t size);
 struct range *range_first(void);

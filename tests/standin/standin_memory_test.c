@@ -195,6 +195,111 @@ Test(standin_memory, descriptors_that_are_no_such_memory_are_refused)
 		     CUDA_ERROR_INVALID_VALUE);
 }
 
+/* ---- of the host ---- */
+
+static CUmemGenericAllocationHandle host_create(void)
+{
+	CUmemAllocationProp properties = vmm_properties(0);
+	CUmemGenericAllocationHandle handle;
+
+	properties.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA};
+	MUST(cuMemCreate(&handle, SIZE, &properties, 0));
+	return handle;
+}
+
+static CUdeviceptr host_map(CUmemGenericAllocationHandle handle, CUmemAccess_flags flags)
+{
+	CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA},
+				  .flags = flags};
+	CUdeviceptr p = vmm_map(handle, SIZE, flags);
+
+	MUST(cuMemSetAccess(p, SIZE, &access, 1));
+	return p;
+}
+
+static unsigned char *bytes_at(CUdeviceptr p)
+{
+	return (unsigned char *)(uintptr_t)p;
+}
+
+static void read_six_and_write_seven(int channel)
+{
+	struct packet m;
+	CUdeviceptr p;
+	int fd;
+
+	use_context();
+	peer_receive(channel, &m, &fd);
+	p = host_map(vmm_import(fd), READWRITE);
+	CHECK(bytes_at(p)[SIZE - 1] == 6);
+	MUST(cuMemsetD8Async(p, 7, SIZE, NULL));
+	MUST(cuStreamSynchronize(NULL));
+	peer_send(channel, &m, -1);
+}
+
+Test(standin_memory, cpu_and_devices_of_every_process_reach_memory_of_the_host)
+{
+	size_t before, after, total;
+	struct packet m = {0};
+	CUdeviceptr p;
+	struct peer other;
+	int ends[2], fd;
+
+	standin_configure("devices=2,peers=0");
+	other = peer_start(read_six_and_write_seven);
+	use_context();
+	MUST(cuMemGetInfo(&before, &total));
+	fd = vmm_export(host_create());
+	p = host_map(vmm_import(fd), READWRITE);
+	MUST(cuMemGetInfo(&after, &total));
+	CHECK(before == after);
+	memset(bytes_at(p), 6, SIZE);
+	CHECK(byte_at(p) == 6);
+	peer_send(other.channel, &m, fd);
+	peer_receive(other.channel, &m, NULL);
+	peer_finish(&other);
+	CHECK(bytes_at(p)[SIZE - 1] == 7);
+	MUST(cuMemUnmap(p, SIZE));
+	CHECK(pipe(ends) == 0);
+	CHECK(write(ends[1], bytes_at(p), 1) == -1 && errno == EFAULT);
+	MUST(cuMemAddressFree(p, SIZE));
+}
+
+Test(standin_memory, memory_of_the_host_can_be_read_only_for_the_cpu)
+{
+	CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA},
+				  .flags = READWRITE};
+	CUdeviceptr p;
+	int ends[2];
+
+	standin_configure("");
+	use_context();
+	p = host_map(host_create(), READ);
+	CHECK(pipe(ends) == 0 && write(ends[1], "x", 1) == 1);
+	CHECK(bytes_at(p)[0] == 0);
+	CHECK(read(ends[0], bytes_at(p), 1) == -1 && errno == EFAULT);
+	CHECK_RESULT(cuMemsetD8Async(p, 1, SIZE, NULL), CUDA_ERROR_INVALID_VALUE);
+	MUST(cuMemSetAccess(p, SIZE, &access, 1));
+	CHECK(read(ends[0], bytes_at(p), 1) == 1);
+	CHECK(byte_at(p) == 'x');
+	p = vmm_map(vmm_create(SIZE), SIZE, READWRITE);
+	CHECK_RESULT(cuMemSetAccess(p, SIZE, &access, 1), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+Test(standin_memory, devices_may_not_reach_memory_of_the_host)
+{
+	CUmemAllocationProp properties = vmm_properties(0);
+	CUmemGenericAllocationHandle handle;
+	int value = 1;
+
+	standin_configure("numa=0");
+	MUST(cuInit(0));
+	properties.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA};
+	CHECK_RESULT(cuMemCreate(&handle, SIZE, &properties, 0), CUDA_ERROR_NOT_SUPPORTED);
+	MUST(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0));
+	CHECK(value == -1);
+}
+
 /* ---- how much there is ---- */
 
 static void take_half(int channel)

@@ -31,17 +31,31 @@ static struct allocation *find_allocation(CUmemGenericAllocationHandle handle)
 	return NULL;
 }
 
+static bool is_host(const CUmemLocation *location)
+{
+	return location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
+/* A device, or STANDIN_HOST, which has one node; -1: there is none. */
+static int place_of(const CUmemLocation *location)
+{
+	if (is_host(location))
+		return location->id == 0 ? STANDIN_HOST : -1;
+	return device_of(location->id);
+}
+
 static CUresult check_properties(const CUmemAllocationProp *prop)
 {
 	if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+	if (is_host(&prop->location) ? !machine.numa
+				     : prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (device_of(prop->location.id) < 0)
+	if (place_of(&prop->location) < 0)
 		return CUDA_ERROR_INVALID_DEVICE;
-	if (prop->allocFlags.gpuDirectRDMACapable && !machine.rdma)
+	if (prop->allocFlags.gpuDirectRDMACapable && (!machine.rdma || is_host(&prop->location)))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return machine.vmm ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -89,7 +103,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
 	if (!out || flags || !size || size % machine.granularity)
 		return CUDA_ERROR_INVALID_VALUE;
 	result =
-	    backing_create((unsigned)device_of(prop->location.id),
+	    backing_create((unsigned)place_of(&prop->location),
 			   prop->allocFlags.gpuDirectRDMACapable ? "vmm:rdma" : "vmm", size, &b);
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -135,6 +149,13 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *ad
 	return b ? add_allocation(b, out) : CUDA_ERROR_INVALID_VALUE;
 }
 
+static CUmemLocation location_of(const struct backing *b)
+{
+	if (b->device == STANDIN_HOST)
+		return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 0};
+	return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal_of(b->device)};
+}
+
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out,
 						CUmemGenericAllocationHandle handle)
 {
@@ -149,8 +170,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out,
 		*out = (CUmemAllocationProp){
 		    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		    .requestedHandleTypes = a->backing->handle_types,
-		    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
-				 .id = ordinal_of(a->backing->device)},
+		    .location = location_of(a->backing),
 		    .allocFlags.gpuDirectRDMACapable = a->backing->rdma,
 		};
 	pthread_mutex_unlock(&standin_lock);
@@ -310,11 +330,14 @@ static CUresult check_access(const CUmemAccessDesc *desc, size_t count, uintptr_
 	unsigned home = range_at(address)->backing->device;
 
 	for (size_t i = 0; i < count; i++) {
-		int device = device_of(desc[i].location.id);
+		int place = place_of(&desc[i].location);
 
-		if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		if (is_host(&desc[i].location)
+			? home != STANDIN_HOST
+			: desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 			return CUDA_ERROR_NOT_SUPPORTED;
-		if (device < 0 || ((unsigned)device != home && !machine.peers))
+		if (place < 0 ||
+		    ((unsigned)place != home && home != STANDIN_HOST && !machine.peers))
 			return CUDA_ERROR_INVALID_DEVICE;
 		if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
 		    desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
@@ -322,6 +345,16 @@ static CUresult check_access(const CUmemAccessDesc *desc, size_t count, uintptr_
 			return CUDA_ERROR_INVALID_VALUE;
 	}
 	return CUDA_SUCCESS;
+}
+
+static CUresult give_access(struct range *r, const CUmemAccessDesc *desc)
+{
+	int place = place_of(&desc->location);
+	CUresult result = place == STANDIN_HOST ? range_protect(r, desc->flags) : CUDA_SUCCESS;
+
+	if (result == CUDA_SUCCESS)
+		r->access[place] = (unsigned char)desc->flags;
+	return result;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *desc, size_t count)
@@ -338,8 +371,8 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 	for (uintptr_t at = address; result == CUDA_SUCCESS && at < address + size;) {
 		struct range *r = range_at(at);
 
-		for (size_t i = 0; i < count; i++)
-			r->access[device_of(desc[i].location.id)] = (unsigned char)desc[i].flags;
+		for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
+			result = give_access(r, &desc[i]);
 		at += r->size;
 	}
 	pthread_mutex_unlock(&standin_lock);
