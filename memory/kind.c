@@ -18,6 +18,7 @@
 	    .device_granularity = (flags)&MEMORY_DEVICE_GRANULARITY,                      \
 	    .named_only = (flags)&MEMORY_NAMED_ONLY,                                      \
 	    .of_maker = (flags)&MEMORY_OF_MAKER,                                          \
+	    .of_host = (flags)&MEMORY_OF_HOST,                                            \
 	    .granularity = granularity_,                                                  \
 	    .segment_max = segment_max_,                                                  \
 	    .ability = ability_,                                                          \

@@ -41,16 +41,19 @@
  * Each kind has a memory_NAME_importer and a memory_NAME_exporter. A process that imports a larger
  * mempool segment than segment_max says dies of SIGSEGV inside the driver.
  */
-#define MEMORY_KINDS(K)                                                                        \
-	K(VMM, vmm, 2, DEVICE, MEMORY_READONLY | MEMORY_PLACEABLE | MEMORY_DEVICE_GRANULARITY, \
-	  MEMORY_ALIGNMENT, 0, 1 << 0, "a POSIX descriptor of cuMemExportToShareableHandle()") \
-	K(MEMPOOL, mempool, 3, DEVICE, 0, MEMORY_ALIGNMENT, UINT64_C(4) << 30, 1 << 1,         \
-	  "that of cuMemPoolExportToShareableHandle()")                                        \
-	K(LEGACY, legacy, 5, DEVICE, MEMORY_NAMED_ONLY | MEMORY_OF_MAKER, MEMORY_ALIGNMENT, 0, \
-	  1 << 7, "a pidfd of the agent that made it, with which it goes")                     \
-	K(HOST, host, 1, HOST, MEMORY_READONLY | MEMORY_PLACEABLE, 4096, 0, 0,                 \
-	  "the segment's descriptor is a memfd")                                               \
-	K(ADOPTED, adopted, 4, HOST, MEMORY_READONLY, 1, 0, 0,                                 \
+#define MEMORY_KINDS(K)                                                                          \
+	K(VMM, vmm, 2, DEVICE, MEMORY_READONLY | MEMORY_PLACEABLE | MEMORY_DEVICE_GRANULARITY,   \
+	  MEMORY_ALIGNMENT, 0, 1 << 0, "a POSIX descriptor of cuMemExportToShareableHandle()")   \
+	K(MEMPOOL, mempool, 3, DEVICE, 0, MEMORY_ALIGNMENT, UINT64_C(4) << 30, 1 << 1,           \
+	  "that of cuMemPoolExportToShareableHandle()")                                          \
+	K(LEGACY, legacy, 5, DEVICE, MEMORY_NAMED_ONLY | MEMORY_OF_MAKER, MEMORY_ALIGNMENT, 0,   \
+	  1 << 7, "a pidfd of the agent that made it, with which it goes")                       \
+	K(PINNED, pinned, 6, DEVICE,                                                             \
+	  MEMORY_READONLY | MEMORY_PLACEABLE | MEMORY_NAMED_ONLY | MEMORY_OF_HOST,               \
+	  MEMORY_ALIGNMENT, 0, 1 << 8, "that of cuMemExportToShareableHandle(), of host memory") \
+	K(HOST, host, 1, HOST, MEMORY_READONLY | MEMORY_PLACEABLE, 4096, 0, 0,                   \
+	  "the segment's descriptor is a memfd")                                                 \
+	K(ADOPTED, adopted, 4, HOST, MEMORY_READONLY, 1, 0, 0,                                   \
 	  "that of a client's memfd or file on a tmpfs, in which the segment is any range")
 
 enum memory_kind_flags {
@@ -60,6 +63,9 @@ enum memory_kind_flags {
 	MEMORY_NAMED_ONLY = 1 << 3,         /* "auto" never chooses it */
 	/* is gone when the process that made it is: the descriptor is a pidfd of that one */
 	MEMORY_OF_MAKER = 1 << 4,
+	/* is the host's, near the device that it is reached through: the CPU reaches it as well, at
+	 * the same address */
+	MEMORY_OF_HOST = 1 << 5,
 };
 
 #define MEMORY_KIND_ID(NAME, name, id, ...) MEMORY_##NAME = id,
@@ -69,7 +75,7 @@ enum memory_kind_id { MEMORY_KINDS(MEMORY_KIND_ID) };
 struct memory_kind {
 	const char *name;
 	enum memory_kind_id id;
-	bool on_device, readonly, placeable, device_granularity, named_only, of_maker;
+	bool on_device, readonly, placeable, device_granularity, named_only, of_maker, of_host;
 	uint64_t granularity;
 	uint64_t segment_max;
 	uint32_t ability;
@@ -93,7 +99,7 @@ struct memory_recipe {
 	uint64_t address; /* at which every process has to map it; 0: anywhere */
 	/* Random; the same memory has the same identity, however it arrives. */
 	unsigned char identity[16];
-	unsigned char device[16]; /* UUID; zeros: host memory */
+	unsigned char device[16]; /* UUID; zeros: host memory, but of kind pinned */
 	/* mempool: CUmemPoolPtrExportData of the segment's start. legacy: a CUipcMemHandle.
 	 * adopted: a u64, where in the file the segment begins, and zeros. */
 	unsigned char pointer[64];

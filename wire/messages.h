@@ -35,6 +35,8 @@
 #define WIRE_VERSION_ADOPT 8
 /* The version from which on there is memory of kind legacy. */
 #define WIRE_VERSION_LEGACY 8
+/* The version from which on there is memory of kind pinned. */
+#define WIRE_VERSION_PINNED 8
 /* The version from which on a consumer may get the latest message alone. */
 #define WIRE_VERSION_LATEST 8
 /* The version from which on a pool says how the pages of host memory are made. */

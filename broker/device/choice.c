@@ -117,9 +117,12 @@ static int choose_on_device(struct broker *b, const struct wanted *w, struct cho
 		return 0;
 	}
 	return failure_set(
-	    failure, SHARE_ENOTSUP, "%s cannot make memory of kind %s%s",
+	    failure, SHARE_ENOTSUP, "%s cannot make memory of kind %s%s%s",
 	    w->device ? w->device : "no device here",
 	    any ? device_kinds(kinds, sizeof(kinds)) : w->kind,
+	    !any && kind_named(w->kind)->of_host
+		? ": the driver does not say that it reaches memory of a NUMA node of the host"
+		: "",
 	    w->flags & SHARE_POOL_SAME_ADDRESS ? " at the same address in every process" : "");
 }
 

@@ -162,7 +162,8 @@ static bool is_known_to(const struct segment *s, const struct client *client)
 	const struct memory_kind *kind = kind_of_segment(s);
 
 	return (kind->id != MEMORY_ADOPTED || client->version >= WIRE_VERSION_ADOPT) &&
-	       (kind->id != MEMORY_LEGACY || client->version >= WIRE_VERSION_LEGACY);
+	       (kind->id != MEMORY_LEGACY || client->version >= WIRE_VERSION_LEGACY) &&
+	       (kind->id != MEMORY_PINNED || client->version >= WIRE_VERSION_PINNED);
 }
 
 /* Memory that its owner may make smaller is for the owner's own processes. Whoever touches what was

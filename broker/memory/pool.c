@@ -36,10 +36,15 @@
 
 uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 {
+	uint64_t most;
+
 	if (limit == UINT64_MAX)
 		limit = pool_config_highest_limit(p->sizes.segment_size);
-	/* a limit that was left to the default was made with the host in mind */
-	return p->device && limit > p->device->total ? p->device->total : limit;
+	if (!p->device)
+		return limit;
+	/* a limit that was left to the default was made with memory in mind that can be swapped */
+	most = p->choice.kind->of_host ? machine_memory() : p->device->total;
+	return limit > most ? most : limit;
 }
 
 uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size)

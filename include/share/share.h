@@ -109,7 +109,8 @@ typedef struct share_operation share_operation;
 /**
  * How a buffer may be used. Read-only memory is mapped read-only: a store to it faults. On a GPU
  * the kernel that stores faults, and its context is lost with it. Memory of kind "mempool" is an
- * exception, and that of kind "legacy": nothing enforces that it is only read.
+ * exception, and that of kind "legacy": nothing enforces that it is only read. Of kind "pinned" a
+ * process that wants to store there can make it writable by `mprotect()`.
  */
 enum share_access {
 	SHARE_RDONLY = 1, /**< for reading */
@@ -417,6 +418,13 @@ enum share_huge_pages {
  * process that has the same number in its PID namespace as the agent in that one's cannot open it.
  * Any other process that has the handle can, of whatever user (measured): the driver asks nobody,
  * and nothing takes the handle back. Read-only is a promise that nothing enforces
+ * - "pinned": host memory of the NUMA node nearest to the device, made by `cuMemCreate()`. The CPU
+ * and the GPUs of every process reach it at share_ptr(), and nobody has to register it. As for
+ * order it is memory of that device: a NULL stream is the device's default one, for which a CPU
+ * that reads waits first (cuStreamSynchronize(), share_fence_synchronize(), or
+ * share_copy_to_host()). It is never swapped, and takes nothing of the device's own memory. A store
+ * through a read-only handle faults, and a GPU's is refused, but that keeps out mistakes alone: a
+ * process that wants to write makes the mapping writable by `mprotect()` (measured)
  * - "adopted": nothing of its own: memory that programs have already, of the host or of GPUs, comes
  * into it by share_adopt()
  * - "auto": the first that works here of vmm, mempool, host

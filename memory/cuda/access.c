@@ -44,7 +44,8 @@ int cuda_access_missing(const struct cuda *cu, const struct cuda_access *a, CUde
 		return cuda_fail(failure, "cuCtxGetDevice", result);
 	if (current == a->owner || (atomic_load(&a->devices) & bit(current)))
 		return 0;
-	result = cu->DeviceCanAccessPeer(&can, current, a->owner);
+	can = a->host.type != CU_MEM_LOCATION_TYPE_INVALID;
+	result = can ? CUDA_SUCCESS : cu->DeviceCanAccessPeer(&can, current, a->owner);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(failure, "cuDeviceCanAccessPeer", result);
 	if (!can)
@@ -73,7 +74,7 @@ CUmemAccessDesc cuda_access_describe(CUdevice device, bool writable)
 }
 
 size_t cuda_access_describe_all(const struct cuda_access *a, bool writable,
-				CUmemAccessDesc out[CUDA_DEVICES_MAX])
+				CUmemAccessDesc out[CUDA_ACCESS_MAX])
 {
 	uint64_t devices = atomic_load(&a->devices);
 	size_t n = 0;
@@ -81,5 +82,9 @@ size_t cuda_access_describe_all(const struct cuda_access *a, bool writable,
 	for (CUdevice device = 0; device < CUDA_DEVICES_MAX; device++)
 		if (devices & bit(device))
 			out[n++] = cuda_access_describe(device, writable);
+	if (a->host.type != CU_MEM_LOCATION_TYPE_INVALID) {
+		out[n] = cuda_access_describe(a->owner, writable);
+		out[n++].location = a->host;
+	}
 	return n;
 }

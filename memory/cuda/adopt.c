@@ -161,8 +161,6 @@ static int find(const struct cuda *cu, CUdeviceptr pointer, uint64_t size, struc
 		    failure, SHARE_ENOTSUP,
 		    "the memory is managed (cuMemAllocManaged()), and no other process "
 		    "can have it");
-	if (cuda_vmm_is_import(pointer))
-		return failure_set(failure, SHARE_EEXIST, "the memory is of a buffer already");
 	r = find_range(cu, pointer, size, &range, failure);
 	if (r == 0)
 		r = export_range(cu, &range, out, failure);
@@ -180,6 +178,11 @@ bool memory_device_find(const void *address, uint64_t size, struct memory_found 
 
 	if (!cuda_is_in_use(&cu))
 		return false;
+	/* which may be of the host */
+	if (cuda_vmm_is_import(pointer)) {
+		*r = failure_set(failure, SHARE_EEXIST, "the memory is of a buffer already");
+		return true;
+	}
 	if (attribute(cu, pointer, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) != CU_MEMORYTYPE_DEVICE &&
 	    !attribute(cu, pointer, CU_POINTER_ATTRIBUTE_IS_MANAGED))
 		return false;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The exporter of vmm memory, which is made by cuMemCreate(). It exports the handle as a descriptor
- * and releases the handle at once. The descriptor keeps the memory, so the exporter keeps nothing,
- * and the memory is freed with the last descriptor and mapping, whichever process ends first. No
- * context is needed.
+ * The exporter of vmm memory, which is made by cuMemCreate(), and of pinned memory, which is made
+ * by it at a NUMA node of the host. It exports the handle as a descriptor and releases the handle
+ * at once. The descriptor keeps the memory, so the exporter keeps nothing, and the memory is freed
+ * with the last descriptor and mapping, whichever process ends first. No context is needed.
  */
 
 #include <fcntl.h>
@@ -16,8 +16,11 @@
 #include "memory/cuda/device_open.h"
 #include "memory/export.h"
 
-static int vmm_create(uint64_t size, uint64_t address, struct memory_segment *out,
-		      struct failure *failure)
+/* What cuMemCreate() needs, to make memory of one of the two kinds. */
+typedef CUmemAllocationProp vmm_property(const struct cuda *cu, CUdevice device);
+
+static int create(vmm_property *property_of, uint64_t size, uint64_t address,
+		  struct memory_segment *out, struct failure *failure)
 {
 	CUmemGenericAllocationHandle handle;
 	CUmemAllocationProp property;
@@ -27,11 +30,11 @@ static int vmm_create(uint64_t size, uint64_t address, struct memory_segment *ou
 
 	if (size == 0 || size % MEMORY_ALIGNMENT || address % MEMORY_ALIGNMENT)
 		return failure_set(failure, SHARE_EINVAL,
-				   "sizes and addresses of vmm segments are multiples of 2 MiB");
+				   "sizes and addresses of such segments are multiples of 2 MiB");
 	r = device_opened(&opened, failure);
 	if (r < 0)
 		return r;
-	property = cuda_vmm_property(opened->cu, opened->device);
+	property = property_of(opened->cu, opened->device);
 	result = opened->cu->MemCreate(&handle, size, &property, 0);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(failure, "cuMemCreate", result);
@@ -54,6 +57,18 @@ static int vmm_create(uint64_t size, uint64_t address, struct memory_segment *ou
 	return 0;
 }
 
+static int vmm_create(uint64_t size, uint64_t address, struct memory_segment *out,
+		      struct failure *failure)
+{
+	return create(cuda_vmm_property, size, address, out, failure);
+}
+
+static int pinned_create(uint64_t size, uint64_t address, struct memory_segment *out,
+			 struct failure *failure)
+{
+	return create(cuda_pinned_property, size, address, out, failure);
+}
+
 static int vmm_destroy(struct memory_segment *segment, struct failure *failure)
 {
 	(void)failure;
@@ -63,24 +78,40 @@ static int vmm_destroy(struct memory_segment *segment, struct failure *failure)
 	return 0;
 }
 
-static bool vmm_can(uint32_t ordinal, uint64_t *granularity)
+static bool can(vmm_property *property_of, uint32_t ordinal, size_t *granularity)
 {
 	CUmemAllocationProp property;
 	const struct cuda *cu;
 	CUdevice device;
-	size_t bytes;
 
 	if (!cuda_device(&cu, ordinal, &device) ||
 	    !cuda_attribute(cu, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
 	    !cuda_attribute(cu, device,
 			    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
 		return false;
-	property = cuda_vmm_property(cu, device);
-	if (cu->MemGetAllocationGranularity(&bytes, &property, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
-	    CUDA_SUCCESS)
+	property = property_of(cu, device);
+	return property.location.type != CU_MEM_LOCATION_TYPE_INVALID &&
+	       cu->MemGetAllocationGranularity(granularity, &property,
+					       CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS;
+}
+
+static bool vmm_can(uint32_t ordinal, uint64_t *granularity)
+{
+	size_t bytes;
+
+	if (!can(cuda_vmm_property, ordinal, &bytes))
 		return false;
 	*granularity = bytes;
 	return true;
+}
+
+/* What the device says of its own memory holds for vmm alone. */
+static bool pinned_can(uint32_t ordinal, uint64_t *granularity)
+{
+	size_t bytes;
+
+	(void)granularity;
+	return can(cuda_pinned_property, ordinal, &bytes) && MEMORY_ALIGNMENT % bytes == 0;
 }
 
 const struct memory_exporter memory_vmm_exporter = {
@@ -88,4 +119,11 @@ const struct memory_exporter memory_vmm_exporter = {
     .create = vmm_create,
     .destroy = vmm_destroy,
     .can = vmm_can,
+};
+
+const struct memory_exporter memory_pinned_exporter = {
+    .kind = MEMORY_PINNED,
+    .create = pinned_create,
+    .destroy = vmm_destroy,
+    .can = pinned_can,
 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The importer of vmm memory, which is made by cuMemCreate(). It imports the handle, maps it into a
- * range of addresses that it reserves, and releases the handle at once, since the mapping keeps the
- * memory. The importer chooses the protection, so a read-only mapping guards against mistakes and
- * not against attacks.
+ * The importer of vmm memory, which is made by cuMemCreate(), and of pinned memory, which is the
+ * same but for where it lies: on the host, so that the CPU gets access as well. It imports the
+ * handle, maps it into a range of addresses that it reserves, and releases the handle at once,
+ * since the mapping keeps the memory. The importer chooses the protection, so a read-only mapping
+ * guards against mistakes and not against attacks.
  *
  * A mapping belongs to the process and not to a context. If the import had to retain a primary
  * context, that context is kept as long as the mapping.
@@ -60,7 +61,7 @@ static CUdeviceptr pointer_of(const struct memory_mapping *m)
 static int set_access(struct vmm *v, CUdeviceptr pointer, uint64_t size, bool writable,
 		      struct failure *failure)
 {
-	CUmemAccessDesc access[CUDA_DEVICES_MAX];
+	CUmemAccessDesc access[CUDA_ACCESS_MAX];
 	size_t n = cuda_access_describe_all(&v->access, writable, access);
 	CUresult result = v->cu->MemSetAccess(pointer, size, access, n);
 
@@ -114,7 +115,8 @@ static int map(struct vmm *v, CUmemGenericAllocationHandle handle,
 		goto free_address;
 	}
 	r = set_access(v, pointer, recipe->size, writable, failure);
-	if (r == 0)
+	/* of the host's memory, what has been said of its node is checked by the driver */
+	if (r == 0 && v->access.host.type == CU_MEM_LOCATION_TYPE_INVALID)
 		r = cuda_check_pointer(v->cu, pointer, v->access.owner, failure);
 	if (r < 0)
 		goto unmap;
@@ -155,6 +157,17 @@ static int import_here(struct vmm *v, const struct memory_recipe *recipe, int fd
 	return r;
 }
 
+static int find_host(struct vmm *v, struct failure *failure)
+{
+	v->access.host = cuda_host_node(v->cu, v->access.owner);
+	if (v->access.host.type != CU_MEM_LOCATION_TYPE_INVALID)
+		return 0;
+	return failure_set(failure, SHARE_ENOTSUP,
+			   "this driver does not say that device %d reaches memory of a NUMA node "
+			   "of the host: update it",
+			   v->access.owner);
+}
+
 static int vmm_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
 		      struct failure *failure)
 {
@@ -169,6 +182,8 @@ static int vmm_import(const struct memory_recipe *recipe, int fd, struct memory_
 	r = cuda_get(&v->cu, failure);
 	if (r == 0)
 		r = cuda_find_device(v->cu, recipe->device, &v->access.owner, failure);
+	if (r == 0 && m->kind->of_host)
+		r = find_host(v, failure);
 	if (r == 0)
 		r = cuda_enter(v->cu, v->access.owner, &scope, failure);
 	if (r < 0)
@@ -254,6 +269,14 @@ static void vmm_unmap(struct memory_mapping *m)
 
 const struct memory_importer memory_vmm_importer = {
     .kind = MEMORY_VMM,
+    .import = vmm_import,
+    .make_writable = vmm_make_writable,
+    .reach = vmm_reach,
+    .unmap = vmm_unmap,
+};
+
+const struct memory_importer memory_pinned_importer = {
+    .kind = MEMORY_PINNED,
     .import = vmm_import,
     .make_writable = vmm_make_writable,
     .reach = vmm_reach,

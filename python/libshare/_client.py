@@ -137,7 +137,8 @@ class _Client:
         """Opens the pool. Makes it if there is none of that name.
 
         kind: "host", "vmm", "mempool", or "auto" for the first that works here of these three; "adopted":
-        for memory that is there already (Pool.adopt()); "legacy": for consumers of CUDA's older handles.
+        for memory that is there already (Pool.adopt()); "legacy": for consumers of CUDA's older handles;
+        "pinned": of the host near a GPU, for both.
         limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
         or ExistsError; False: NotFoundError rather than make it. What the pool is like says who makes it:
         info() tells.
@@ -314,7 +315,7 @@ class _Pool:
 
     @property
     def kind(self) -> str:
-        """Its kind of memory: "host", "vmm", "mempool", "legacy" or "adopted"."""
+        """Its kind of memory: "host", "vmm", "mempool", "legacy", "pinned" or "adopted"."""
         return self.info()["kind"]
 
     def zeros(self, shape: Any, dtype: Any = "float64", **options: Any) -> Array:

@@ -12,7 +12,7 @@ class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 Device: TypeAlias = str | int | tuple[int, int] | Any
-Kind: TypeAlias = Literal["auto", "host", "vmm", "mempool", "legacy", "adopted"]
+Kind: TypeAlias = Literal["auto", "host", "vmm", "mempool", "legacy", "pinned", "adopted"]
 Mode: TypeAlias = Literal["r", "rw"]
 Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 Stream: TypeAlias = _CudaStream | HostStream | int | Any | None
@@ -101,7 +101,8 @@ class Client(_Closes):
         """Opens the pool. Makes it if there is none of that name.
 
         kind: "host", "vmm", "mempool", or "auto" for the first that works here of these three; "adopted":
-        for memory that is there already (Pool.adopt()); "legacy": for consumers of CUDA's older handles.
+        for memory that is there already (Pool.adopt()); "legacy": for consumers of CUDA's older handles;
+        "pinned": of the host near a GPU, for both.
         limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
         or ExistsError; False: NotFoundError rather than make it. What the pool is like says who makes it:
         info() tells.
@@ -233,8 +234,8 @@ class Pool(_Closes):
     def name(self) -> str:
         """Its name."""
     @property
-    def kind(self) -> Literal["host", "vmm", "mempool", "legacy", "adopted"]:
-        """Its kind of memory: "host", "vmm", "mempool", "legacy" or "adopted"."""
+    def kind(self) -> Literal["host", "vmm", "mempool", "legacy", "pinned", "adopted"]:
+        """Its kind of memory: "host", "vmm", "mempool", "legacy", "pinned" or "adopted"."""
     @property
     def on_gpu(self) -> bool:
         """Whether its memory is a GPU's."""

@@ -67,6 +67,9 @@ static struct wire_message device_get = {.type = WIRE_AGENT_DEVICE_GET};
 static struct wire_message make_vmm = {
     .type = WIRE_AGENT_SEGMENT_CREATE,
     .agent_segment_create = {.size = 32 * MIB, .kind = MEMORY_VMM}};
+static struct wire_message make_pinned = {
+    .type = WIRE_AGENT_SEGMENT_CREATE,
+    .agent_segment_create = {.size = 32 * MIB, .kind = MEMORY_PINNED}};
 static struct wire_message make_mempool = {
     .type = WIRE_AGENT_SEGMENT_CREATE,
     .agent_segment_create = {.size = 32 * MIB, .kind = MEMORY_MEMPOOL}};
@@ -245,6 +248,8 @@ static const struct failing {
 } failing[] = {
     {&make_vmm, "cuMemCreate"},
     {&make_vmm, "cuMemExportToShareableHandle"},
+    {&make_pinned, "cuMemCreate"},
+    {&make_pinned, "cuMemExportToShareableHandle"},
     {&make_mempool, "cuDevicePrimaryCtxRetain"},
     {&make_mempool, "cuCtxPushCurrent"},
     {&make_mempool, "cuMemPoolCreate"},

@@ -343,9 +343,10 @@ TestSuite(memory_kind, .timeout = 30);
 
 Test(memory_kind, kinds_are_found_by_name_and_by_number)
 {
-	static const char *const names[] = {"vmm", "mempool", "legacy", "host", "adopted"};
+	static const char *const names[] = {"vmm",    "mempool", "legacy",
+					    "pinned", "host",    "adopted"};
 
-	for (size_t i = 0; i < 5; i++) {
+	for (size_t i = 0; i < 6; i++) {
 		const struct memory_kind *k = memory_kind_by_name(names[i], strlen(names[i]));
 
 		cr_assert(k);
@@ -357,7 +358,7 @@ Test(memory_kind, kinds_are_found_by_name_and_by_number)
 	cr_assert_null(memory_kind_by_name("hos", 3));
 	cr_assert_null(memory_kind_by_name("", 0));
 	cr_assert_null(memory_kind_by_id(0));
-	cr_assert_null(memory_kind_by_id(6));
+	cr_assert_null(memory_kind_by_id(7));
 }
 
 Test(memory_kind, uuids_are_written_as_the_driver_writes_them)

@@ -27,7 +27,7 @@ static bool is_wanted(const char *kind)
 /* The first @most of them. */
 static struct kind *choose(size_t most, size_t *n)
 {
-	static const struct kind all[] = {{"host"},   {"vmm"},     {"mempool"},
+	static const struct kind all[] = {{"host"},   {"vmm"},     {"mempool"},    {"pinned"},
 					  {"legacy"}, {"adopted"}, {"adopted-vmm"}};
 	static struct kind wanted[sizeof(all) / sizeof(all[0])];
 
@@ -40,17 +40,17 @@ static struct kind *choose(size_t most, size_t *n)
 
 struct kind *kinds_to_test(size_t *n)
 {
-	return choose(4, n);
+	return choose(5, n);
 }
 
 struct kind *kinds_without_legacy(size_t *n)
 {
-	return choose(3, n);
+	return choose(4, n);
 }
 
 struct kind *kinds_with_adopted(size_t *n)
 {
-	return choose(6, n);
+	return choose(7, n);
 }
 
 void kinds_start_on(const char *machine, const char *config)

@@ -72,12 +72,12 @@ Test(pool_config, the_kind_does_not_point_to_the_callers_text)
 
 	cr_assert_neq(p.kind, kind);
 	cr_assert_str_eq(p.kind, "host");
-	expect_invalid(
-	    POOL(.kind = "managed"),
-	    "kind: \"managed\" is not a kind of pool (auto, vmm, mempool, legacy, host, adopted)");
+	expect_invalid(POOL(.kind = "managed"),
+		       "kind: \"managed\" is not a kind of pool (auto, vmm, mempool, legacy, "
+		       "pinned, host, adopted)");
 	expect_invalid(
 	    POOL(.kind = ""),
-	    "kind: \"\" is not a kind of pool (auto, vmm, mempool, legacy, host, adopted)");
+	    "kind: \"\" is not a kind of pool (auto, vmm, mempool, legacy, pinned, host, adopted)");
 }
 
 Test(pool_config, a_device_is_named_by_its_uuid)
@@ -299,7 +299,7 @@ Test(pool_config, impossible_pools_are_errors)
 	    "FILE:3: pools[0].segment_size: 8GiB is more than the pool's limit (4GiB)");
 	expect_error("{\"pools\": [{\"name\": \"a\", \"kind\": \"managed\"}]}",
 		     "FILE:1: pools[0].kind: \"managed\" is not a kind of pool (auto, vmm, "
-		     "mempool, legacy, host, adopted)");
+		     "mempool, legacy, pinned, host, adopted)");
 	expect_error("{\"pools\": [{\"name\": \"a\", \"same_address\": 1}]}",
 		     "FILE:1: pools[0].same_address: 1 is neither true nor false");
 	expect_error("{\"pools\": [{\"name\": \"a\",\n\"reuse\": \"dirty\"}]}",

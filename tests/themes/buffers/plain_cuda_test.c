@@ -112,7 +112,8 @@ static void leave_legacy(const struct cuda *cu, const struct reached *r)
 
 static void uses_plain_cuda(struct child *self, void *data)
 {
-	bool vmm = strcmp(data, "vmm") == 0, legacy = strcmp(data, "legacy") == 0;
+	bool vmm = strcmp(data, "vmm") == 0 || strcmp(data, "pinned") == 0,
+	     legacy = strcmp(data, "legacy") == 0;
 	struct wire_message release = {.type = WIRE_RELEASE};
 	struct memory_recipe recipe;
 	struct reached reached;

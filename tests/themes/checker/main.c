@@ -34,7 +34,7 @@ enum {
 };
 
 static const struct argp_option described[] = {
-    {"kind", 'k', "KIND", 0, "host (default), vmm or mempool", 0},
+    {"kind", 'k', "KIND", 0, "host (default), vmm, mempool or pinned", 0},
     {"processes", 'p', "N", 0, "how many share the pool (default 4)", 0},
     {"streams", 's', "N", 0, "each of them has (default 4)", 0},
     {"steps", 'n', "N", 0, "of all together; 0: until the time is over (default 2000)", 0},
@@ -77,7 +77,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'k':
 		if (strcmp(arg, "host") != 0 && strcmp(arg, "vmm") != 0 &&
-		    strcmp(arg, "mempool") != 0)
+		    strcmp(arg, "mempool") != 0 && strcmp(arg, "pinned") != 0)
 			argp_error(state, "there is no kind %s", arg);
 		snprintf(o->kind, sizeof(o->kind), "%s", arg);
 		break;
