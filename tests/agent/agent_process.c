@@ -152,6 +152,14 @@ void agent_ask_failing(struct agent_process *p, struct wire_message *m, int erro
 	cr_assert(strstr(text, more_words), "'%s' is not in '%s'", more_words, text);
 }
 
+bool agent_can_make(struct agent_process *p, enum memory_kind_id kind)
+{
+	struct wire_message m = {.type = WIRE_AGENT_DEVICE_GET}, answer;
+
+	agent_ask(p, &m, WIRE_AGENT_DEVICE, &answer, NULL);
+	return answer.agent_device.flags & memory_kind_by_id(kind)->ability;
+}
+
 void agent_make_segment(struct agent_process *p, enum memory_kind_id kind, uint64_t size,
 			struct agent_segment *out)
 {

@@ -51,6 +51,8 @@ struct agent_segment {
 void agent_make_segment(struct agent_process *p, enum memory_kind_id kind, uint64_t size,
 			struct agent_segment *out);
 void agent_drop_segment(struct agent_process *p, struct agent_segment *s);
+/* Whether its device says that it can make memory of that kind. */
+bool agent_can_make(struct agent_process *p, enum memory_kind_id kind);
 /* The device's UUID as text, by a scout; NULL: there are fewer. The caller's. */
 char *agent_device_uuid(unsigned index);
 

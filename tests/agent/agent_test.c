@@ -160,6 +160,23 @@ Test(agent, a_legacy_segment_has_no_address_of_ours)
 	agent_ask_failing(&agent, &m, SHARE_ENOTSUP, false, "driver places", "kind vmm");
 }
 
+Test(agent, pinned_segments_are_kept_by_their_descriptor_and_are_none_of_the_devices_memory)
+{
+	struct agent_segment a, b;
+	uint64_t before;
+
+	if (!agent_can_make(&agent, MEMORY_PINNED))
+		cr_skip_test("the device does not reach memory of a NUMA node of the host");
+	before = free_memory();
+	agent_make_segment(&agent, MEMORY_PINNED, 64 * MIB, &a);
+	agent_make_segment(&agent, MEMORY_PINNED, 2 * MIB, &b);
+	cr_assert(a.handle == 0 && b.handle == 0 && a.recipe.size == 64 * MIB);
+	cr_assert(memcmp(a.recipe.identity, b.recipe.identity, 16) != 0);
+	cr_assert(free_memory() > before - 64 * MIB);
+	agent_drop_segment(&agent, &a);
+	agent_drop_segment(&agent, &b);
+}
+
 Test(agent, memory_goes_back_to_the_driver_with_the_segment)
 {
 	struct agent_segment s[3];

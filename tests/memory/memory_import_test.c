@@ -21,14 +21,14 @@ TestSuite(memory_import, .init = imports_start, .fini = imports_end, .timeout = 
 
 /* ------------------------------------------------------------------------------------------- */
 
-Test(memory_import, vmm_what_one_mapping_writes_another_reads)
+static void expect_shared(enum memory_kind_id kind)
 {
 	struct agent_segment s;
 	struct memory_mapping w, r;
 
-	agent_make_segment(&agent, MEMORY_VMM, 4 * MIB, &s);
-	w = import(&s, MEMORY_VMM, true);
-	r = import(&s, MEMORY_VMM, false);
+	agent_make_segment(&agent, kind, 4 * MIB, &s);
+	w = import(&s, kind, true);
+	r = import(&s, kind, false);
 	cr_assert(w.writable && !r.writable && w.address != r.address);
 	cr_assert(w.ordinal == 0 && r.ordinal == 0);
 	write_text(&w, 4 * MIB - 6, "hello");
@@ -39,14 +39,19 @@ Test(memory_import, vmm_what_one_mapping_writes_another_reads)
 	agent_drop_segment(&agent, &s);
 }
 
-Test(memory_import, vmm_read_only_is_kept_and_can_be_lifted_in_place)
+Test(memory_import, vmm_what_one_mapping_writes_another_reads)
+{
+	expect_shared(MEMORY_VMM);
+}
+
+static void expect_lifted(enum memory_kind_id kind)
 {
 	struct agent_segment s;
 	struct memory_mapping m;
 	void *before;
 
-	agent_make_segment(&agent, MEMORY_VMM, 2 * MIB, &s);
-	m = import(&s, MEMORY_VMM, false);
+	agent_make_segment(&agent, kind, 2 * MIB, &s);
+	m = import(&s, kind, false);
 	before = m.address;
 	cr_assert_eq(memory_copy_from_host(&m, 0, "x", 1, NULL, &failure), SHARE_EACCES);
 	cr_assert(strstr(failure.text, "reading only"), "%s", failure.text);
@@ -58,29 +63,39 @@ Test(memory_import, vmm_read_only_is_kept_and_can_be_lifted_in_place)
 	agent_drop_segment(&agent, &s);
 }
 
-Test(memory_import, vmm_lies_where_it_is_asked_for_or_says_that_it_cannot)
+Test(memory_import, vmm_read_only_is_kept_and_can_be_lifted_in_place)
+{
+	expect_lifted(MEMORY_VMM);
+}
+
+static void expect_placed(enum memory_kind_id kind)
 {
 	struct agent_segment s, other;
 	struct memory_mapping m, second = {.ordinal = 77};
 	uint64_t address = UINT64_C(33) << 40; /* where nobody puts anything by itself */
 
-	agent_make_segment(&agent, MEMORY_VMM, 2 * MIB, &s);
-	agent_make_segment(&agent, MEMORY_VMM, 2 * MIB, &other);
+	agent_make_segment(&agent, kind, 2 * MIB, &s);
+	agent_make_segment(&agent, kind, 2 * MIB, &other);
 	s.recipe.address = other.recipe.address = address;
-	m = import(&s, MEMORY_VMM, true);
+	m = import(&s, kind, true);
 	cr_assert_eq((uint64_t)(uintptr_t)m.address, address);
-	cr_assert_eq(memory_import(memory_kind_by_id(MEMORY_VMM), &other.recipe, other.fd, true,
-				   &second, &failure),
+	cr_assert_eq(memory_import(memory_kind_by_id(kind), &other.recipe, other.fd, true, &second,
+				   &failure),
 		     SHARE_EBUSY, "%s", failure.text);
 	cr_assert(strstr(failure.text, "something else lies there"), "%s", failure.text);
 	cr_assert_eq(second.ordinal, 77);
 	write_text(&m, 0, "unharmed");
 	assert_text(&m, 0, "unharmed");
 	memory_unmap(&m);
-	m = import(&other, MEMORY_VMM, true);
+	m = import(&other, kind, true);
 	memory_unmap(&m);
 	agent_drop_segment(&agent, &s);
 	agent_drop_segment(&agent, &other);
+}
+
+Test(memory_import, vmm_lies_where_it_is_asked_for_or_says_that_it_cannot)
+{
+	expect_placed(MEMORY_VMM);
 }
 
 /* However often a segment is asked for, there is one mapping of it, until all have given it back.
@@ -251,6 +266,40 @@ Test(memory_import, vmm_outlives_its_agent)
 Test(memory_import, mempool_outlives_its_agent)
 {
 	use_memory_of_the_dead(MEMORY_MEMPOOL);
+}
+
+static void need_pinned_memory(void)
+{
+	if (!agent_can_make(&agent, MEMORY_PINNED))
+		cr_skip_test("the device does not reach memory of a NUMA node of the host");
+}
+
+Test(memory_import, pinned_memory_is_mapped_and_outlives_its_agent_as_vmm_memory_does)
+{
+	need_pinned_memory();
+	expect_shared(MEMORY_PINNED);
+	expect_lifted(MEMORY_PINNED);
+	expect_placed(MEMORY_PINNED);
+	use_memory_of_the_dead(MEMORY_PINNED);
+}
+
+Test(memory_import, the_cpu_and_the_device_see_the_same_pinned_memory)
+{
+	struct agent_segment s;
+	struct memory_mapping m, r;
+
+	need_pinned_memory();
+	agent_make_segment(&agent, MEMORY_PINNED, 2 * MIB, &s);
+	m = import(&s, MEMORY_PINNED, true);
+	r = import(&s, MEMORY_PINNED, false);
+	memcpy(m.address, "stored", 7);
+	assert_text(&m, 0, "stored");
+	cr_assert_str_eq((char *)r.address, "stored");
+	write_text(&m, MIB, "copied");
+	cr_assert_str_eq((char *)r.address + MIB, "copied");
+	memory_unmap(&m);
+	memory_unmap(&r);
+	agent_drop_segment(&agent, &s);
 }
 
 Test(memory_import, what_is_imported_is_believed_no_further_than_it_goes)

@@ -173,6 +173,8 @@ static const struct asking askings[] = {
      false, true},
     {"end of a legacy segment", WIRE_AGENT_SEGMENT_DESTROY, "legacy", "cuMemFree", NULL, use_memory,
      true, false},
+    {"pinned segment", WIRE_AGENT_SEGMENT_CREATE, "pinned", "cuMemCreate", NULL, use_memory, false,
+     true},
     {"event", WIRE_AGENT_EVENT_CREATE, "", "cuIpcGetEventHandle", NULL, use_event, false, true},
     {"another event", WIRE_AGENT_EVENT_CREATE, "", "cuEventCreate", have_used_event, use_event,
      false, true},
@@ -182,6 +184,8 @@ static const struct asking askings[] = {
      bob_gets_zeros, false, false},
     {"zeroing mempool memory", WIRE_AGENT_SCRUB, "mempool", "cuMemsetD8Async",
      alice_leaves_something, bob_gets_zeros, false, false},
+    {"zeroing pinned memory", WIRE_AGENT_SCRUB, "pinned", "cuMemsetD8Async", alice_leaves_something,
+     bob_gets_zeros, false, false},
 };
 
 #define N_ASKINGS (sizeof(askings) / sizeof(askings[0]))

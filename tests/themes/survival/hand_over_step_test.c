@@ -418,7 +418,8 @@ struct row {
 /* An agent has made it, and it lives on without. */
 static bool outlives_agent(const char *name)
 {
-	return strcmp(name, "vmm") == 0 || strcmp(name, "mempool") == 0;
+	return strcmp(name, "vmm") == 0 || strcmp(name, "mempool") == 0 ||
+	       strcmp(name, "pinned") == 0;
 }
 
 ParameterizedTestParameters(hand_over_step, the_others_go_on_and_nothing_is_left)
