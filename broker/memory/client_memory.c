@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a client has of memory. It has those segments that it was sent; they are written down by
- * index, so that nothing is sent twice. A pool is open as long as the client says so, and cannot
- * end meanwhile. Both are refused to a user who cannot pay for what is written down of them.
+ * The pools that a client has open. Each is open as long as the client says so, and cannot end
+ * meanwhile. A user who cannot pay for what is written down of that is refused.
  */
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <share/share.h>
 
 #include "base/mutation.h"
 #include "base/slab.h"
@@ -19,9 +15,9 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/conversation.h"
-#include "broker/client/request.h"
+#include "broker/client/records.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/object.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
@@ -34,123 +30,7 @@
 #include "broker/order/order.h"
 #include "pages/timeline.h"
 
-#define UNMAPPING_MAX 256
-#define OVERDUE_MAX   4096
-#define POOL_COST     64 /* it may take a look at gated blocks, and retire segments */
-
-#define GROUP_SIZE (POSSESSION_GROUP * sizeof(struct possession))
-
-void client_memory_deinit(struct client *c)
-{
-	struct client_memory *m = c->memory;
-	uint64_t bytes = m->n_groups * sizeof(struct possession *);
-
-	for (uint32_t i = 0; i < m->n_groups; i++) {
-		bytes += m->groups[i] ? GROUP_SIZE : 0;
-		free(m->groups[i]);
-	}
-	if (c->account)
-		account_give_back(c->account, bytes);
-	free(m->groups);
-}
-
-struct possession *client_possession(const struct client *c, uint32_t segment)
-{
-	const struct client_memory *m = c->memory;
-	uint32_t group = segment / POSSESSION_GROUP;
-
-	if (group >= m->n_groups || !m->groups[group])
-		return NULL;
-	return &m->groups[group][segment % POSSESSION_GROUP];
-}
-
-static int add_group(struct client *c, uint32_t group)
-{
-	struct client_memory *m = c->memory;
-	void *groups = m->groups;
-
-	if (group >= m->n_groups) {
-		if (paid_grow(c->account, &groups, &m->n_groups, group,
-			      sizeof(struct possession *)) < 0)
-			return -ENOMEM;
-		m->groups = groups;
-	}
-	m->groups[group] = calloc(1, GROUP_SIZE);
-	if (!m->groups[group])
-		return -ENOMEM;
-	account_must_add(c->account, GROUP_SIZE);
-	return 0;
-}
-
-int client_reserve_possession(struct client *c, uint32_t segment)
-{
-	const struct possession *has = client_possession(c, segment);
-	uint32_t n = c->memory->n_groups, group = segment / POSSESSION_GROUP;
-	uint64_t price = PRICE_POSSESSION;
-
-	if (has && has->what)
-		return 0;
-	if (!has)
-		price += GROUP_SIZE;
-	if (group >= n)
-		price += (paid_room(n, group) - n) * sizeof(struct possession *);
-	if (!account_may_add(c->account, LIMIT_MEMORY, price) && !MUTATION(map_unpaid))
-		return -EDQUOT;
-	return has ? 0 : add_group(c, group);
-}
-
-static bool is_in_a_pool_with(const struct client *c, const struct client *other)
-{
-	const struct open_pool *open;
-
-	LIST_FOREACH (open, &c->memory->pools, link)
-		if (client_find_pool(other, open->pool->id))
-			return true;
-	return false;
-}
-
-bool client_may_ask(const struct client *c, const struct client *owner)
-{
-	return client_answers_for(c, owner->peer.uid) || client_knows_page(c, owner->slot) ||
-	       is_in_a_pool_with(c, owner);
-}
-
-void client_ask_to_unmap(struct client *c, uint64_t segment)
-{
-	struct wire_message m = {.type = WIRE_SEGMENT_RETIRE};
-
-	m.segment_retire.segment = segment;
-	client_send(c, &m, NULL, 0);
-}
-
-bool client_is_overdue(struct client *c)
-{
-	/* libshare unmaps before it makes its next request; a client that never does piles up
-	 * segments */
-	return c->memory->n_unmapping > UNMAPPING_MAX && ++c->memory->n_overdue > OVERDUE_MAX;
-}
-
-uint32_t client_possessions_end(const struct client *c)
-{
-	return c->memory->n_groups * POSSESSION_GROUP;
-}
-
-static bool possesses(const struct client *c, uint32_t segment)
-{
-	const struct possession *has = client_possession(c, segment);
-
-	return has && has->what;
-}
-
-bool client_has_segments(const struct client *c)
-{
-	for (uint32_t i = 0; i < client_possessions_end(c); i++)
-		if (possesses(c, i))
-			return true;
-	return false;
-}
-
-/* ------------------------------------------------------------------------------------------- */
+#define POOL_COST 64 /* it may take a look at gated blocks, and retire segments */
 
 struct open_pool *client_find_pool(const struct client *c, uint64_t id)
 {
@@ -162,11 +42,53 @@ struct open_pool *client_find_pool(const struct client *c, uint64_t id)
 	return NULL;
 }
 
-void client_has_open(struct open_pool *open)
+static void attach(struct open_pool *open)
 {
 	LIST_INSERT_HEAD(&open->client->memory->pools, open, link);
 	open->pool->use.opens++;
 	account_must_add(open->client->account, PRICE_OPEN_POOL);
+}
+
+static void open_pool_fields(struct record *r, void *object)
+{
+	struct open_pool *open = object;
+
+	record_client(r, &open->client);
+	record_pool(r, &open->pool);
+	record_u64(r, &open->count);
+	record_flag(r, &open->asks);
+	record_flag(r, &open->has_magazine);
+}
+
+static int open_pool_attach(struct broker *b, void *object)
+{
+	struct open_pool *open = object;
+	struct client *c = open->client;
+
+	(void)b;
+	if (!c || open->count == 0 || client_find_pool(c, open->pool->id))
+		return -EBADMSG;
+	attach(open);
+	return open->asks && pool_user_comes(open->pool, c->account) < 0 ? -ENOMEM : 0;
+}
+
+static const struct object_kind open_pool_kind = {
+    .type = RECORD_OPEN_POOL,
+    .name = "pool that is open",
+    .size = sizeof(struct open_pool),
+    .record = offsetof(struct open_pool, record),
+    .fields = open_pool_fields,
+    .attach = open_pool_attach,
+};
+
+void open_pool_note(struct open_pool *open)
+{
+	object_put(open->pool->broker->journal, &open_pool_kind, open);
+}
+
+int open_pools_restore(struct broker *b)
+{
+	return objects_restore(b->journal, &open_pool_kind, b);
 }
 
 int client_open_pool(struct client *c, struct pool *pool)
@@ -182,7 +104,7 @@ int client_open_pool(struct client *c, struct pool *pool)
 			return -ENOMEM;
 		open->client = c;
 		open->pool = pool;
-		client_has_open(open);
+		attach(open);
 	}
 	open->count++;
 	open_pool_note(open);
@@ -220,6 +142,22 @@ void client_close_pool(struct open_pool *open)
 	pool_end_if_unused(c->broker, pool);
 }
 
+static bool is_in_a_pool_with(const struct client *c, const struct client *other)
+{
+	const struct open_pool *open;
+
+	LIST_FOREACH (open, &c->memory->pools, link)
+		if (client_find_pool(other, open->pool->id))
+			return true;
+	return false;
+}
+
+bool client_may_ask(const struct client *c, const struct client *owner)
+{
+	return client_answers_for(c, owner->peer.uid) || client_knows_page(c, owner->slot) ||
+	       is_in_a_pool_with(c, owner);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 bool client_close_pools(struct client *c, int *budget)
@@ -239,7 +177,8 @@ bool client_forget(struct client *c, int *budget)
 
 	(void)budget;
 	for (uint32_t i = 0; i < client_possessions_end(c); i++) {
-		struct segment *s = possesses(c, i) ? slab_at(&b->memory->segments, i) : NULL;
+		const struct possession *has = client_possession(c, i);
+		struct segment *s = has && has->what ? slab_at(&b->memory->segments, i) : NULL;
 
 		if (s)
 			segment_forget_client(b, s, c);

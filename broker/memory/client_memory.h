@@ -63,7 +63,6 @@ bool client_may_ask(const struct client *c, const struct client *owner);
 struct open_pool *client_find_pool(const struct client *c, uint64_t id);
 /* Opens the pool once more. 0, -ENOMEM; or -EDQUOT: its user cannot pay for that (LIMIT_MEMORY). */
 int client_open_pool(struct client *c, struct pool *pool);
-void client_has_open(struct open_pool *open); /* puts @open among them */
 /* Notes that the client asks for memory of the pool, so that its user is one of those who share it.
  * @has_magazine: it also asks for blocks that it does not use yet. 0 or -ENOMEM. */
 int client_asks_pool(struct open_pool *open, bool has_magazine);

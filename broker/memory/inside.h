@@ -89,7 +89,8 @@ void pool_wake(struct pool *p);
 int pool_grow_init(struct broker *b, struct pool *p); /* 0 or -ENOMEM */
 void pool_grow_deinit(struct pool *p);
 
-/* client_records.c restores these in a broker that comes after another one. 0 or negative errno. */
+/* client_memory.c and possession.c restore these in a broker that comes after another one. 0 or
+ * negative errno. */
 int open_pools_restore(struct broker *b);
 int possessions_restore(struct broker *b);
 

@@ -1,66 +1,126 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The records of what clients have of memory: pools that are open, and segments. */
+/*
+ * What a client has of segments: those that it was sent. They are written down by index, so that
+ * nothing is sent twice. A user who cannot pay for what is written down is refused.
+ */
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/mutation.h"
 #include "base/slab.h"
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
+#include "broker/client/conversation.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/pool.h"
-#include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 
-static void open_pool_fields(struct record *r, void *object)
-{
-	struct open_pool *open = object;
+#define UNMAPPING_MAX 256
+#define OVERDUE_MAX   4096
 
-	record_client(r, &open->client);
-	record_pool(r, &open->pool);
-	record_u64(r, &open->count);
-	record_flag(r, &open->asks);
-	record_flag(r, &open->has_magazine);
+#define GROUP_SIZE (POSSESSION_GROUP * sizeof(struct possession))
+
+void client_memory_deinit(struct client *c)
+{
+	struct client_memory *m = c->memory;
+	uint64_t bytes = m->n_groups * sizeof(struct possession *);
+
+	for (uint32_t i = 0; i < m->n_groups; i++) {
+		bytes += m->groups[i] ? GROUP_SIZE : 0;
+		free(m->groups[i]);
+	}
+	if (c->account)
+		account_give_back(c->account, bytes);
+	free(m->groups);
 }
 
-static int open_pool_attach(struct broker *b, void *object)
+struct possession *client_possession(const struct client *c, uint32_t segment)
 {
-	struct open_pool *open = object;
-	struct client *c = open->client;
+	const struct client_memory *m = c->memory;
+	uint32_t group = segment / POSSESSION_GROUP;
 
-	(void)b;
-	if (!c || open->count == 0 || client_find_pool(c, open->pool->id))
-		return -EBADMSG;
-	client_has_open(open);
-	return open->asks && pool_user_comes(open->pool, c->account) < 0 ? -ENOMEM : 0;
+	if (group >= m->n_groups || !m->groups[group])
+		return NULL;
+	return &m->groups[group][segment % POSSESSION_GROUP];
 }
 
-static const struct object_kind open_pool_kind = {
-    .type = RECORD_OPEN_POOL,
-    .name = "pool that is open",
-    .size = sizeof(struct open_pool),
-    .record = offsetof(struct open_pool, record),
-    .fields = open_pool_fields,
-    .attach = open_pool_attach,
-};
-
-void open_pool_note(struct open_pool *open)
+static int add_group(struct client *c, uint32_t group)
 {
-	object_put(open->pool->broker->journal, &open_pool_kind, open);
+	struct client_memory *m = c->memory;
+	void *groups = m->groups;
+
+	if (group >= m->n_groups) {
+		if (paid_grow(c->account, &groups, &m->n_groups, group,
+			      sizeof(struct possession *)) < 0)
+			return -ENOMEM;
+		m->groups = groups;
+	}
+	m->groups[group] = calloc(1, GROUP_SIZE);
+	if (!m->groups[group])
+		return -ENOMEM;
+	account_must_add(c->account, GROUP_SIZE);
+	return 0;
 }
 
-int open_pools_restore(struct broker *b)
+int client_reserve_possession(struct client *c, uint32_t segment)
 {
-	return objects_restore(b->journal, &open_pool_kind, b);
+	const struct possession *has = client_possession(c, segment);
+	uint32_t n = c->memory->n_groups, group = segment / POSSESSION_GROUP;
+	uint64_t price = PRICE_POSSESSION;
+
+	if (has && has->what)
+		return 0;
+	if (!has)
+		price += GROUP_SIZE;
+	if (group >= n)
+		price += (paid_room(n, group) - n) * sizeof(struct possession *);
+	if (!account_may_add(c->account, LIMIT_MEMORY, price) && !MUTATION(map_unpaid))
+		return -EDQUOT;
+	return has ? 0 : add_group(c, group);
+}
+
+void client_ask_to_unmap(struct client *c, uint64_t segment)
+{
+	struct wire_message m = {.type = WIRE_SEGMENT_RETIRE};
+
+	m.segment_retire.segment = segment;
+	client_send(c, &m, NULL, 0);
+}
+
+bool client_is_overdue(struct client *c)
+{
+	/* libshare unmaps before it makes its next request; a client that never does piles up
+	 * segments */
+	return c->memory->n_unmapping > UNMAPPING_MAX && ++c->memory->n_overdue > OVERDUE_MAX;
+}
+
+uint32_t client_possessions_end(const struct client *c)
+{
+	return c->memory->n_groups * POSSESSION_GROUP;
+}
+
+static bool possesses(const struct client *c, uint32_t segment)
+{
+	const struct possession *has = client_possession(c, segment);
+
+	return has && has->what;
+}
+
+bool client_has_segments(const struct client *c)
+{
+	for (uint32_t i = 0; i < client_possessions_end(c); i++)
+		if (possesses(c, i))
+			return true;
+	return false;
 }
 
 /* ------------------------------------------------------------------------------------------- */
