@@ -130,7 +130,7 @@ static const struct room {
 } rooms[] = {
     {"numbers", restore_ids},         {"devices", devices_restore},
     {"timelines", timelines_restore}, {"clients", clients_restore},
-    {"events", events_restore},       {"pools", pools_restore},
+    {"events", events_restore},       {"pools", memory_restore},
     {"agents", agents_go_on},         {"buffers", buffers_restore},
     {"scrubs", scrubs_restore},       {"names", names_restore},
     {"channels", channels_restore},   {"answers", outgoing_restore},

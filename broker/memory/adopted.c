@@ -14,7 +14,6 @@
 
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/closer.h"
 #include "broker/memory/adopted.h"
@@ -24,33 +23,6 @@
 #include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
 #include "wire/messages.h"
-
-bool pool_is_adopted(const struct pool *p)
-{
-	return p->choice.kind && p->choice.kind->id == MEMORY_ADOPTED;
-}
-
-const struct memory_kind *kind_of_segment(const struct segment *s)
-{
-	const struct memory_kind *kind = s->pool->choice.kind;
-
-	if (kind->id == MEMORY_ADOPTED && memory_recipe_on_device(&s->memory.recipe))
-		return memory_kind_by_id(MEMORY_VMM);
-	return kind;
-}
-
-int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[static 2])
-{
-	for (int i = 0; i < 2; i++)
-		out[i] = closing_new_for(b->clients->closer, owner);
-	if (out[0] && out[1])
-		return 0;
-	for (int i = 0; i < 2; i++) {
-		closing_free(out[i]);
-		out[i] = NULL;
-	}
-	return -ENOMEM;
-}
 
 /* Takes @cost and all of @memory over on success. 0 or -ENOMEM. */
 static int add(struct broker *b, struct pool *p, const struct memory_segment *memory,
@@ -67,17 +39,6 @@ static int add(struct broker *b, struct pool *p, const struct memory_segment *me
 	closing_free(closing[0]);
 	closing_free(closing[1]);
 	return -ENOMEM;
-}
-
-uint64_t pool_adopted_by(const struct pool *p, const struct account *account)
-{
-	const struct segment *s;
-	uint64_t bytes = 0;
-
-	LIST_FOREACH (s, &p->extent.segments, link)
-		if (s->state == SEGMENT_ACTIVE && s->cost.segment.account == account)
-			bytes += s->memory.recipe.size;
-	return bytes;
 }
 
 /* Checks whether there is room. Of a device's memory the whole allocation is kept, whatever part of
@@ -153,46 +114,4 @@ int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, struc
 	else
 		pool_shrink(b, p, 0);
 	return r;
-}
-
-/* Whether the client's library knows the segment's kind. An older library would take a grant of an
- * unknown kind for the fault of a broken broker. */
-static bool is_known_to(const struct segment *s, const struct client *client)
-{
-	const struct memory_kind *kind = kind_of_segment(s);
-
-	return (kind->id != MEMORY_ADOPTED || client->version >= WIRE_VERSION_ADOPT) &&
-	       (kind->id != MEMORY_LEGACY || client->version >= WIRE_VERSION_LEGACY) &&
-	       (kind->id != MEMORY_PINNED || client->version >= WIRE_VERSION_PINNED);
-}
-
-/* Memory that its owner may make smaller is for the owner's own processes. Whoever touches what was
- * cut off dies of SIGBUS, and nobody is to be able to do that to another user. */
-bool segment_is_for(const struct segment *s, const struct client *client)
-{
-	const struct account *owner = s->cost.segment.account;
-
-	return is_known_to(s, client) && !segment_is_lost(s) &&
-	       (!(s->memory.recipe.flags & MEMORY_MAY_SHRINK) ||
-		(owner && account_uid(owner) == client->peer.uid));
-}
-
-int segment_refuse(const struct segment *s, const struct client *client, struct failure *failure)
-{
-	if (!is_known_to(s, client))
-		return failure_set(failure, SHARE_ENOTSUP,
-				   "pool '%s' is of kind %s, for which this program's library "
-				   "is too old",
-				   s->pool->name, kind_of_segment(s)->name);
-	if (segment_is_lost(s))
-		return failure_set(
-		    failure, SHARE_EOWNERDEAD,
-		    "the agent that made this memory of pool '%s' has ended, and memory "
-		    "of kind %s is gone with its agent",
-		    s->pool->name, kind_of_segment(s)->name);
-	return failure_set(failure, SHARE_EACCES,
-			   "this memory of pool '%s' is not sealed against becoming smaller "
-			   "(F_SEAL_SHRINK), so only processes of the user who has adopted it may "
-			   "have it",
-			   s->pool->name);
 }

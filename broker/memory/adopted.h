@@ -27,8 +27,6 @@ const struct memory_kind *kind_of_segment(const struct segment *s);
  * 0, or a SHARE_E... number with a sentence. */
 int pool_adopt(struct broker *b, struct pool *p, struct account *account,
 	       const struct memory_segment *memory, struct segment **out, struct failure *failure);
-/* How many bytes the segments have that the account has had adopted and that are active. */
-uint64_t pool_adopted_by(const struct pool *p, const struct account *account);
 /* Takes the segment's only block ever, which is charged; the offset is a multiple of
  * SUBALLOCATOR_UNIT. 0; or POOL_LIMIT, or SHARE_ESYSTEM without memory, and then the segment is
  * gone. */

@@ -10,14 +10,13 @@
 
 #include "broker/broker.h"
 #include "broker/log/log.h"
+#include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/segment.h"
 #include "broker/suballocator/suballocator.h"
 
-/* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
-#define LOOK_AGAIN_MS     20
 #define LOOK_AGAIN_MAX_MS 320
 #define LOOK_AT           4096 /* gated blocks in a turn */
 
@@ -53,26 +52,6 @@ static void on_look_again(evutil_socket_t fd, short what, void *data)
 		memory_look_soon(b);
 	else if (!event_pending(m->look_again, EV_TIMEOUT, NULL))
 		m->look_delay_ms = LOOK_AGAIN_MS;
-}
-
-void memory_look_again(struct broker *b)
-{
-	struct memory *m = b->memory;
-	struct timeval delay = {0, (suseconds_t)m->look_delay_ms * 1000};
-
-	if (!event_pending(m->look_again, EV_TIMEOUT, NULL))
-		broker_set_timer(b, m->look_again, &delay);
-}
-
-void memory_look_soon(struct broker *b)
-{
-	struct memory *m = b->memory;
-	struct timeval delay = {0, LOOK_AGAIN_MS * 1000};
-
-	if (m->look_delay_ms > LOOK_AGAIN_MS || !event_pending(m->look_again, EV_TIMEOUT, NULL)) {
-		m->look_delay_ms = LOOK_AGAIN_MS;
-		broker_set_timer(b, m->look_again, &delay);
-	}
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Pools: a suballocator, what memory it carves, and who may use it. How segments come and go is
- * told in pool_grow.c. A pool knows nothing of buffers and leases, but has blocks taken and given
- * back.
+ * Pools are made, and blocks are taken of them. How segments come and go, and blocks come back, is
+ * told in pool_grow.c and pool_shrink.c. A pool knows nothing of buffers and leases.
  */
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,40 +14,17 @@
 #include "base/size.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/client.h"
 #include "broker/config/machine.h"
 #include "broker/device/device.h"
-#include "broker/journal/journal.h"
 #include "broker/log/log.h"
-#include "broker/memory/adopted.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
-#include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
 #include "broker/memory/reuse.h"
-#include "broker/monitor/monitor.h"
 #include "memory/host_pages.h"
-
-uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
-{
-	uint64_t most;
-
-	if (limit == UINT64_MAX)
-		limit = pool_config_highest_limit(p->sizes.segment_size);
-	if (!p->device)
-		return limit;
-	/* a limit that was left to the default was made with memory in mind that can be swapped */
-	most = p->choice.kind->of_host ? machine_memory() : p->device->total;
-	return limit > most ? most : limit;
-}
-
-uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size)
-{
-	return (size + p->sizes.granularity - 1) / p->sizes.granularity * p->sizes.granularity;
-}
 
 /* Checks what was said of host memory. That means nothing on a device, which "auto" may lead to. */
 static int check_pages(const struct choice *choice, const struct memory_host_pages *pages,
@@ -96,34 +70,6 @@ static void say_what_it_is(const struct pool *p)
 			       p->name, limit, size_round(machine_memory(), memory));
 }
 
-static void tell(const struct pool *p, const char *action)
-{
-	const struct access_object what = pool_object(p);
-
-	if (monitors_any(p->broker))
-		monitors_tell(p->broker, &(struct notice){.action = action,
-							  .what = &what,
-							  .uid = p->owner,
-							  .size = p->sizes.limit,
-							  .detail = pool_kind_name(p)});
-}
-
-int pool_init(struct broker *b, struct pool *p)
-{
-	int r = pool_grow_init(b, p);
-
-	if (r < 0)
-		return r;
-	p->broker = b;
-	suballocator_init(&p->suballocator, &b->memory->blocks);
-	LIST_INIT(&p->extent.segments);
-	LIST_INIT(&p->use.stakes);
-	LIST_INIT(&p->use.users);
-	TAILQ_INIT(&p->use.left);
-	LIST_INSERT_HEAD(&b->memory->pools, p, link);
-	return 0;
-}
-
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
 	     struct account *account, bool persistent, struct pool **out, struct failure *failure)
 {
@@ -167,7 +113,7 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 		take_choice(p, choice);
 		say_what_it_is(p);
 	}
-	tell(p, "pool-create");
+	pool_tell(p, "pool-create");
 	*out = p;
 	return 0;
 }
@@ -195,96 +141,7 @@ int pool_resolve(struct broker *b, struct pool *p, struct failure *failure)
 	return 0;
 }
 
-bool pool_wants_host(const struct pool *p)
-{
-	const struct memory_kind *kind = memory_kind_by_name(p->wish.kind, strlen(p->wish.kind));
-
-	return kind && !kind->on_device;
-}
-
-const char *pool_kind_name(const struct pool *p)
-{
-	return p->choice.kind ? p->choice.kind->name : p->wish.kind;
-}
-
-const char *pool_device_name(const struct pool *p)
-{
-	return p->device ? p->device->uuid : NULL;
-}
-
-struct pool *pool_find(struct broker *b, const void *name, size_t size)
-{
-	struct pool *p;
-
-	LIST_FOREACH (p, &b->memory->pools, link)
-		if (!p->destroyed && strlen(p->name) == size && memcmp(p->name, name, size) == 0)
-			return p;
-	return NULL;
-}
-
-struct access_object pool_object(const struct pool *p)
-{
-	return (struct access_object){
-	    .kind = OBJECT_POOL,
-	    .name = p->name,
-	    .size = strlen(p->name),
-	    .is_owned = true,
-	    .owner = p->owner,
-	    .access = &p->access,
-	};
-}
-
-bool pool_may(const struct pool *p, const struct client *client, enum access_right right)
-{
-	const struct access_object object = pool_object(p);
-
-	return client_may(client, right, &object);
-}
-
-/* The library puts the user's name to the number at the beginning of the sentence. */
-int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
-		struct failure *failure)
-{
-	const struct peer *peer = &client->peer;
-	unsigned uid = peer->uid;
-	bool reads = pool_may(p, client, RIGHT_READ);
-	const char *mode = right == RIGHT_MANAGE  ? "\"manage\""
-			   : right == RIGHT_WRITE ? "\"rw\""
-						  : "\"ro\" or \"rw\"";
-	const char *what = !reads ? "use" : right == RIGHT_WRITE ? "only read in" : "not destroy";
-	char who[96] = "in the broker's configuration";
-
-	if (!reads && access_check(&p->access, peer->uid, peer->groups, peer->n_groups)) {
-		return failure_set(
-		    failure, SHARE_EACCES,
-		    "user %u may not use pool '%s', as its name is not among those that this "
-		    "user may use (\"names\" in the broker's configuration)",
-		    uid, p->name);
-	}
-	/* a pool that the configuration has made is charged to nobody */
-	if (p->charge.account)
-		snprintf(who, sizeof(who),
-			 "which user %u gives in share_pool_options.access when creating it",
-			 (unsigned)p->owner);
-	return failure_set(
-	    failure, SHARE_EACCES,
-	    "user %u may %s%s pool '%s': that takes an entry {\"user\": %u, \"mode\": %s} in the "
-	    "pool's \"access\", %s",
-	    uid, reads ? "" : "not ", what, p->name, uid, mode, who);
-}
-
-/* So many gated blocks are looked at before a block is carved, and so many if there is none. */
-#define COLLECT_FEW  64
-#define COLLECT_MANY 4096
-
 #define MARK_STEPS 64
-
-void pool_count_used(struct pool *p, uint64_t bytes)
-{
-	p->extent.used += bytes;
-	if (p->extent.used > p->extent.most_used)
-		p->extent.most_used = p->extent.used;
-}
 
 /* The mark is not written down whenever it rises, as the record of a pool costs as much as a few of
  * buffers. So the next broker knows it to a 64th. */
@@ -448,167 +305,4 @@ bool pool_alloc_beside(struct pool *p, struct allocation *a, const struct block 
 none:
 	pool_charge_return(p, &a->charge);
 	return false;
-}
-
-static void return_segments(struct broker *b, struct pool *p)
-{
-	uint64_t keep = p->sizes.release_threshold;
-
-	if (keep < p->sizes.prefault)
-		keep = p->sizes.prefault;
-	/* a pool above its limit, which was lowered, keeps nothing; nor does it keep what is its
-	 * owner's */
-	if (p->extent.reserved > p->sizes.limit || pool_is_adopted(p))
-		keep = 0;
-	pool_shrink(b, p, keep);
-	pool_end_if_unused(b, p);
-}
-
-static bool is_there(const struct segment *s)
-{
-	return s->memory.recipe.flags & MEMORY_IS_THERE;
-}
-
-/* Has the pages made of the prefault that were not all there when the broker before ended. It does
- * not matter of which segments they are, and pages that are there take no time. */
-static void fill_again(struct broker *b, struct pool *p)
-{
-	uint64_t left = p->sizes.prefault, size;
-	struct segment *s;
-
-	LIST_FOREACH (s, &p->extent.segments, link) {
-		size = s->state == SEGMENT_ACTIVE && is_there(s) ? s->memory.recipe.size : 0;
-		left -= size < left ? size : left;
-	}
-	LIST_FOREACH (s, &p->extent.segments, link) {
-		if (left == 0 || s->state != SEGMENT_ACTIVE || is_there(s))
-			continue;
-		prefault_start(b, s, left);
-		size = s->memory.recipe.size;
-		left -= size < left ? size : left;
-	}
-}
-
-void pools_restored(struct broker *b)
-{
-	struct pool *p, *next;
-
-	restored_deinit(&b->memory->restored.pools);
-	for (p = LIST_FIRST(&b->memory->pools); p; p = next) {
-		next = LIST_NEXT(p, link); /* only @p can end */
-		if (p->gated.n > 0)
-			memory_look_soon(b);
-		fill_again(b, p);
-		return_segments(b, p);
-	}
-}
-
-void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
-		     struct charge *charge)
-{
-	struct region *region = block->region;
-
-	p->extent.used -= block_size(block);
-	p->n_buffers--;
-	reuse_release(b, p, block, gate, charge);
-	if (region_is_empty(region))
-		return_segments(b, p);
-}
-
-uint64_t pool_largest_free(const struct pool *p)
-{
-	uint64_t largest = 0, left;
-
-	if (!p->choice.kind)
-		return p->sizes.limit;
-	if (!pool_is_adopted(p)) /* what lies beside a buffer there nobody may have */
-		largest = suballocator_largest_free(&p->suballocator);
-	if (p->reuse == SHARE_REUSE_GATE && gated_largest(&p->gated) > largest)
-		largest = gated_largest(&p->gated);
-	left = pool_room(p);
-	left -= left % p->sizes.granularity;
-	if (p->choice.kind->segment_max && left > p->choice.kind->segment_max)
-		left = p->choice.kind->segment_max;
-	return largest > left ? largest : left;
-}
-
-static void stay(struct pool *p, bool persistent)
-{
-	p->persistent = persistent;
-	p->flags &= ~(uint32_t)SHARE_POOL_PERSISTENT;
-	p->flags |= persistent ? SHARE_POOL_PERSISTENT : 0;
-}
-
-void pool_change(struct broker *b, struct pool *p, const struct pool_config *config,
-		 struct access_list *access)
-{
-	access_list_deinit(&p->access);
-	p->access = *access;
-	*access = (struct access_list){0};
-	p->sizes.limit = pool_chosen_limit(p, config->limit);
-	p->sizes.release_threshold = config->release_threshold;
-	stay(p, true);
-	pool_note(p);
-	return_segments(b, p);
-	pool_wake(p);
-}
-
-void pool_leave(struct broker *b, struct pool *p)
-{
-	stay(p, false);
-	pool_note(p);
-	pool_end_if_unused(b, p);
-}
-
-void pool_destroy(struct broker *b, struct pool *p)
-{
-	p->destroyed = true;
-	p->persistent = false;
-	pool_note(p);
-	tell(p, "pool-destroy");
-	pool_end_if_unused(b, p);
-}
-
-void pool_end_if_unused(struct broker *b, struct pool *p)
-{
-	/* whoever waits in the pool has it open; a segment that is being made for it comes back to
-	 * it */
-	if (p->persistent || p->n_buffers > 0 || p->growth.is_under_way ||
-	    (p->use.opens > 0 && !p->destroyed))
-		return;
-	if (!p->destroyed) {
-		p->destroyed = true;
-		pool_note(p);
-	}
-	/* the rest follows when the pool is looked at again */
-	reuse_collect(b, p, COLLECT_FEW);
-	pool_shrink(b, p, 0);
-	if (p->extent.n_segments > 0 || p->use.opens > 0)
-		return;
-	deferred_fail(&p->waiting.requests, SHARE_ENOENT, "the pool was closed meanwhile");
-	if (!b->has_ended)
-		log_info_of(p->owner, "pool '%s' has ended", p->name);
-	tell(p, "pool-end");
-	pool_users_deinit(p);
-	journal_drop(b->journal, &p->record);
-	LIST_REMOVE(p, link);
-	pool_grow_deinit(p);
-	suballocator_deinit(&p->suballocator);
-	access_list_deinit(&p->access);
-	charge_return(&p->charge);
-	free(p->wish.device);
-	free(p->name);
-	free(p);
-}
-
-bool pool_look_again(struct broker *b, struct pool *p, uint32_t limit)
-{
-	bool any = reuse_collect(b, p, limit);
-
-	if (any)
-		pool_wake(p);
-	if (p->gated.n > 0)
-		memory_look_again(b);
-	return_segments(b, p);
-	return any;
 }

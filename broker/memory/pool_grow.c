@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The segments of a pool, which are made when there is no room, and returned when they are empty.
- * Host memory is there at once. A device's memory is made by its agent, so whoever needs it waits,
- * in order of arrival. The bytes count against the pool's limit from the moment they are asked for
- * until no process maps them.
+ * The segments of a pool, which are made when there is no room. Host memory is there at once. A
+ * device's memory is made by its agent, so whoever needs it waits, in order of arrival. The bytes
+ * count against the pool's limit from the moment they are asked for until no process maps them.
  */
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <event2/event.h>
 #include <share/share.h>
 
 #include "base/beat.h"
@@ -25,7 +22,6 @@
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
@@ -38,90 +34,6 @@
 static uint64_t round_up(uint64_t size, uint64_t granularity)
 {
 	return (size + granularity - 1) / granularity * granularity;
-}
-
-/* A segment that a client had already may end anywhere. */
-uint64_t segment_region_size(const struct segment *s)
-{
-	return round_up(s->memory.recipe.size, SUBALLOCATOR_UNIT);
-}
-
-/* Whether a segment is empty. Nobody's stream is at work in it then either, as blocks on which work
- * runs are in use. */
-static bool is_returnable(const struct segment *s)
-{
-	return s->state == SEGMENT_ACTIVE && region_is_empty(&s->region);
-}
-
-static uint64_t empty_bytes(const struct pool *p)
-{
-	const struct segment *s;
-	uint64_t bytes = 0;
-
-	LIST_FOREACH (s, &p->extent.segments, link)
-		if (is_returnable(s) && !s->region.held)
-			bytes += s->memory.recipe.size;
-	return bytes;
-}
-
-static void retire(struct broker *b, struct pool *p, struct segment *s)
-{
-	if (!s->region.held)
-		suballocator_hold_region(&p->suballocator, &s->region);
-	if (kind_of_segment(s)->on_device)
-		p->extent.retiring += s->memory.recipe.size;
-	else
-		p->extent.reserved -= s->memory.recipe.size;
-	segment_retire(b, s);
-}
-
-void pool_shrink(struct broker *b, struct pool *p, uint64_t keep)
-{
-	uint64_t bytes = empty_bytes(p);
-	struct segment *s = LIST_FIRST(&p->extent.segments);
-
-	while (s) {
-		struct segment *next = LIST_NEXT(s, link);
-		bool is_withdrawn = s->region.held;
-
-		if (is_returnable(s) && (is_withdrawn || bytes > keep)) {
-			bytes -= is_withdrawn ? 0 : s->memory.recipe.size;
-			retire(b, p, s);
-		}
-		s = next;
-	}
-}
-
-int pool_carve(struct pool *p, struct allocation *a)
-{
-	int r;
-
-	while ((r = suballocator_alloc(&p->suballocator, a->size, a->alignment, &a->block)) == 0 &&
-	       segment_is_lost(segment_of(a->block))) {
-		struct segment *s = segment_of(a->block);
-
-		suballocator_free(&p->suballocator, a->block);
-		a->block = NULL;
-		suballocator_withdraw_region(&p->suballocator, &s->region);
-		if (is_returnable(s))
-			retire(p->broker, p, s);
-	}
-	return r;
-}
-
-void pool_remove_segment(struct pool *p, struct segment *s)
-{
-	suballocator_unhold_region(&p->suballocator, &s->region);
-	suballocator_remove_region(&p->suballocator, &s->region);
-	LIST_REMOVE(s, link);
-	p->extent.n_segments--;
-	if (!kind_of_segment(s)->on_device)
-		return;
-	p->extent.retiring -= s->memory.recipe.size;
-	p->extent.reserved -= s->memory.recipe.size;
-	/* this is done from the loop, as whoever lets the segment go may be walking through the
-	 * pool */
-	pool_wake(p);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -305,27 +217,21 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 
 /* ------------------------------------------------------------------------------------------- */
 
-static void on_timer(evutil_socket_t fd, short what, void *data)
+uint64_t pool_largest_free(const struct pool *p)
 {
-	struct pool *p = data;
-	struct broker *b = p->broker;
+	uint64_t largest = 0, left;
 
-	(void)fd, (void)what;
-	deferred_wake(b, &p->waiting.requests);
-	pool_end_if_unused(b, p);
-}
-
-int pool_grow_init(struct broker *b, struct pool *p)
-{
-	TAILQ_INIT(&p->waiting.requests);
-	p->waiting.timer = event_new(b->base, -1, 0, on_timer, p);
-	return p->waiting.timer ? 0 : -ENOMEM;
-}
-
-void pool_grow_deinit(struct pool *p)
-{
-	if (p->waiting.timer)
-		event_free(p->waiting.timer);
+	if (!p->choice.kind)
+		return p->sizes.limit;
+	if (!pool_is_adopted(p)) /* what lies beside a buffer there nobody may have */
+		largest = suballocator_largest_free(&p->suballocator);
+	if (p->reuse == SHARE_REUSE_GATE && gated_largest(&p->gated) > largest)
+		largest = gated_largest(&p->gated);
+	left = pool_room(p);
+	left -= left % p->sizes.granularity;
+	if (p->choice.kind->segment_max && left > p->choice.kind->segment_max)
+		left = p->choice.kind->segment_max;
+	return largest > left ? largest : left;
 }
 
 int pool_fail_full(const struct pool *p, uint64_t size, struct failure *failure)
@@ -343,26 +249,6 @@ int pool_fail_full(const struct pool *p, uint64_t size, struct failure *failure)
 	    "pool '%s' has no room for %s: limit %s, in use %s, largest free block %s%s", p->name,
 	    size_exact(size, wanted), size_round(p->sizes.limit, limit),
 	    size_round(p->extent.used, used), size_exact(pool_largest_free(p), largest), also);
-}
-
-void pool_wait(struct pool *p, uint64_t at_most_ms)
-{
-	struct timeval delay = {(time_t)(at_most_ms / 1000),
-				(suseconds_t)(at_most_ms % 1000 * 1000)};
-	uint64_t at_ms = clock_ms() + at_most_ms;
-
-	if (!event_pending(p->waiting.timer, EV_TIMEOUT, NULL) || at_ms < p->wakes_at_ms) {
-		broker_set_timer(p->broker, p->waiting.timer, &delay);
-		p->wakes_at_ms = at_ms;
-	}
-	if (p->gated.n > 0)
-		memory_look_soon(p->broker);
-}
-
-void pool_wake(struct pool *p)
-{
-	if (!TAILQ_EMPTY(&p->waiting.requests))
-		event_active(p->waiting.timer, EV_TIMEOUT, 0);
 }
 
 /* Makes one segment of the prefault. No empty segments are given back for it, as pool_grow() does,

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <share/error.h>
@@ -144,6 +143,18 @@ void pool_charge_move(struct pool *p, struct charge *c, struct account *to)
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* How many bytes the segments have that the account has had adopted and that are active. */
+static uint64_t adopted_by(const struct pool *p, const struct account *account)
+{
+	const struct segment *s;
+	uint64_t bytes = 0;
+
+	LIST_FOREACH (s, &p->extent.segments, link)
+		if (s->state == SEGMENT_ACTIVE && s->cost.segment.account == account)
+			bytes += s->memory.recipe.size;
+	return bytes;
+}
+
 /* How many bytes an account has. Of adopted memory segments are kept as a whole, however small the
  * buffers in them are, so segments count. */
 static uint64_t bytes_of(const struct pool *p, const struct account *account)
@@ -151,7 +162,7 @@ static uint64_t bytes_of(const struct pool *p, const struct account *account)
 	const struct pool_user *u = find(p, account);
 
 	if (pool_is_adopted(p))
-		return pool_adopted_by(p, account);
+		return adopted_by(p, account);
 	return u ? u->bytes : 0;
 }
 

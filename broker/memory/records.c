@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The records of memory, and how a broker that comes after another one makes of them what that one
- * had. What follows from other things is not in the records: what accounts are charged, how much of
- * a pool is in use, which memory is free. Free memory is taken for memory that several users have
- * written to.
+ * The records of pools and segments, and how a broker that comes after another one makes of them
+ * what that one had. What follows from other things is not in the records: what accounts are
+ * charged, how much of a pool is in use, which memory is free. Free memory is taken for memory that
+ * several users have written to.
  */
 
 #include <errno.h>
@@ -322,32 +322,17 @@ int segments_tell_known(struct broker *b, const struct device *d)
 	return r;
 }
 
-/* Makes all slots up to the last one, so that each segment gets its own. */
-static int make_slots(struct broker *b)
-{
-	return generations_make_slots(&b->memory->generations, b->journal, &b->memory->segments);
-}
-
 int pools_restore(struct broker *b)
 {
-	struct journal *j = b->journal;
-	int r = objects_restore(j, &pool_kind, b);
+	int r = objects_restore(b->journal, &pool_kind, b);
 
-	if (r == 0)
-		r = restored_ready(&b->memory->restored.pools);
-	if (r == 0)
-		r = open_pools_restore(b);
-	if (r == 0)
-		r = make_slots(b);
-	if (r == 0)
-		r = objects_restore(j, &segment_kind, b);
-	if (r == 0)
-		r = possessions_restore(b);
-	for (uint32_t i = 0; i < slab_end(&b->memory->segments); i++) {
-		struct segment *s = slab_at(&b->memory->segments, i);
+	return r < 0 ? r : restored_ready(&b->memory->restored.pools);
+}
 
-		if (s && !s->in_use)
-			slab_free_index(&b->memory->segments, i);
-	}
-	return r;
+/* Makes all slots up to the last one first, so that each segment gets its own. */
+int segments_restore(struct broker *b)
+{
+	int r = generations_make_slots(&b->memory->generations, b->journal, &b->memory->segments);
+
+	return r < 0 ? r : objects_restore(b->journal, &segment_kind, b);
 }

@@ -31,10 +31,14 @@ struct block_use {
 	uint64_t size;
 	const struct fence_set *pending;
 };
+#define BLOCK_RECORD_LEAST 28         /* bytes */
+#define BLOCK_GATED        UINT32_MAX /* an index: nobody holds it, and work runs on it */
+#define BLOCK_FENCES_LOST  UINT32_MAX /* a number of fences: some of them are not known any more */
+
 /* The record of a block, which n_fences of struct fence_record follow. Most records have less: see
  * block_records.c. */
 struct block_record {
-	uint32_t index; /* the buffer's; UINT32_MAX: nobody holds it, and work runs on it */
+	uint32_t index; /* the buffer's, or BLOCK_GATED */
 	uint32_t generation;
 	uint32_t segment, offset, units;
 	uint32_t payer, tag, n_fences;
@@ -50,7 +54,7 @@ void block_forget(struct block *block);
 
 /* Restores pools, segments and what clients have of them, in a broker that comes after another one.
  * 0 or negative errno. */
-int pools_restore(struct broker *b);
+int memory_restore(struct broker *b);
 /* Called when all is restored: has the pools go on with what the dead broker had not finished, and
  * return empty segments, for which nobody waits any more. */
 void pools_restored(struct broker *b);

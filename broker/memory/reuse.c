@@ -25,6 +25,7 @@
 
 #include <stdio.h>
 
+#include <event2/event.h>
 #include <share/share.h>
 
 #include "base/size.h"
@@ -160,4 +161,26 @@ bool reuse_makes_room(const struct pool *p, const struct allocation *a, struct f
 		    p->name, size_exact(a->size, wanted), who, size_round(p->gated.bytes, gated),
 		    size_round(p->sizes.limit, limit), size_round(p->extent.used, used));
 	return true;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+void memory_look_again(struct broker *b)
+{
+	struct memory *m = b->memory;
+	struct timeval delay = {0, (suseconds_t)m->look_delay_ms * 1000};
+
+	if (!event_pending(m->look_again, EV_TIMEOUT, NULL))
+		broker_set_timer(b, m->look_again, &delay);
+}
+
+void memory_look_soon(struct broker *b)
+{
+	struct memory *m = b->memory;
+	struct timeval delay = {0, LOOK_AGAIN_MS * 1000};
+
+	if (m->look_delay_ms > LOOK_AGAIN_MS || !event_pending(m->look_again, EV_TIMEOUT, NULL)) {
+		m->look_delay_ms = LOOK_AGAIN_MS;
+		broker_set_timer(b, m->look_again, &delay);
+	}
 }

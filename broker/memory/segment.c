@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/*
- * Segments are handed to clients, and returned when empty. The order matters at the end: there are
- * no new buffers; host memory goes back to the system, but not what a client had before, which is
- * still its own; clients are asked to unmap; and only when the last has said that it did, or has
- * died, the segment goes. A client that never answers keeps a mapping of nothing or, of a device's
- * memory, of what nobody can take from it.
- */
+/* What segments are, what they cost and where they lie, and which clients may have them. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +10,6 @@
 
 #include <share/share.h>
 
-#include "base/descriptor.h"
 #include "base/mutation.h"
 #include "base/process.h"
 #include "broker/accounts/account.h"
@@ -31,12 +24,10 @@
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "broker/memory/adopted.h"
-#include "broker/memory/client_memory.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
-#include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 #include "memory/host_pages.h"
@@ -63,6 +54,22 @@ struct segment *segment_find(struct broker *b, uint64_t id)
 
 	/* of a free slot only the prefix may be looked at */
 	return s && s->in_use && s->generation == id >> 32 ? s : NULL;
+}
+
+const struct memory_kind *kind_of_segment(const struct segment *s)
+{
+	const struct memory_kind *kind = s->pool->choice.kind;
+
+	if (kind->id == MEMORY_ADOPTED && memory_recipe_on_device(&s->memory.recipe))
+		return memory_kind_by_id(MEMORY_VMM);
+	return kind;
+}
+
+/* A segment that a client had already may end anywhere. */
+uint64_t segment_region_size(const struct segment *s)
+{
+	return (s->memory.recipe.size + SUBALLOCATOR_UNIT - 1) / SUBALLOCATOR_UNIT *
+	       SUBALLOCATOR_UNIT;
 }
 
 /* How many descriptors a segment has. Host memory has a second one, for readers. */
@@ -137,6 +144,19 @@ void segment_cost_return(struct broker *b, struct segment_cost *cost)
 	charge_return(&cost->segment);
 }
 
+int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[static 2])
+{
+	for (int i = 0; i < 2; i++)
+		out[i] = closing_new_for(b->clients->closer, owner);
+	if (out[0] && out[1])
+		return 0;
+	for (int i = 0; i < 2; i++) {
+		closing_free(out[i]);
+		out[i] = NULL;
+	}
+	return -ENOMEM;
+}
+
 int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
 		struct segment_cost *cost, struct segment **out)
 {
@@ -201,7 +221,7 @@ static void close_descriptor(struct closing **closing, int *fd)
 	*fd = -1;
 }
 
-static void close_descriptors(struct segment *s)
+void segment_close_descriptors(struct segment *s)
 {
 	close_descriptor(&s->closing[0], &s->memory.fd);
 	close_descriptor(&s->closing[1], &s->memory.fd_readonly);
@@ -222,7 +242,7 @@ static void tell_agent(struct segment *s)
 
 void segment_free(struct broker *b, struct segment *s)
 {
-	close_descriptors(s);
+	segment_close_descriptors(s);
 	if (!s->pool->device)
 		memory_host_exporter.destroy(&s->memory, NULL);
 	journal_drop(b->journal, &s->record);
@@ -234,8 +254,6 @@ void segment_free(struct broker *b, struct segment *s)
 	if (s->generation < UINT32_MAX)
 		slab_free_index(&b->memory->segments, s->index);
 }
-
-/* ------------------------------------------------------------------------------------------- */
 
 /*
  * Addresses that mean the same everywhere are taken from a range where neither the kernel nor the
@@ -292,15 +310,6 @@ uint64_t segment_find_address(struct broker *b, uint64_t size)
 	return at;
 }
 
-/* ------------------------------------------------------------------------------------------- */
-
-static void set_state(struct segment *s, enum segment_state state)
-{
-	log_debug("segment %llx of pool '%s': %s -> %s", (unsigned long long)segment_id(s),
-		  s->pool->name, state_names[s->state], state_names[state]);
-	s->state = state;
-}
-
 /* An agent that the broker has let go of may take its time to end; one that has ended may be one
  * that the broker has yet to see end. */
 bool segment_is_lost(const struct segment *s)
@@ -327,108 +336,44 @@ const struct memory_recipe *segment_recipe(const struct segment *s, const struct
 	return &plain;
 }
 
-int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
+/* Whether the client's library knows the segment's kind. An older library would take a grant of an
+ * unknown kind for the fault of a broken broker. */
+static bool is_known_to(const struct segment *s, const struct client *client)
 {
-	int r;
+	const struct memory_kind *kind = kind_of_segment(s);
 
-	if (!segment_is_for(s, client))
-		return -EACCES;
-	r = client_reserve_possession(client, s->index);
-	if (r < 0)
-		return r;
-	if (client_possession(client, s->index)->what &
-	    (writable ? SEGMENT_WRITABLE : SEGMENT_READABLE))
-		*borrowed = -1;
-	else
-		*borrowed = segment_descriptor(s, writable);
-	return 0;
+	return (kind->id != MEMORY_ADOPTED || client->version >= WIRE_VERSION_ADOPT) &&
+	       (kind->id != MEMORY_LEGACY || client->version >= WIRE_VERSION_LEGACY) &&
+	       (kind->id != MEMORY_PINNED || client->version >= WIRE_VERSION_PINNED);
 }
 
-void segment_sent(struct segment *s, struct client *client, bool writable)
+/* Memory that its owner may make smaller is for the owner's own processes. Whoever touches what was
+ * cut off dies of SIGBUS, and nobody is to be able to do that to another user. */
+bool segment_is_for(const struct segment *s, const struct client *client)
 {
-	struct possession *has = client_possession(client, s->index);
+	const struct account *owner = s->cost.segment.account;
 
-	if (!(has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
-		s->importers++;
-	has->what |= writable ? SEGMENT_WRITABLE : SEGMENT_READABLE;
-	possession_note(client, s->index);
+	return is_known_to(s, client) && !segment_is_lost(s) &&
+	       (!(s->memory.recipe.flags & MEMORY_MAY_SHRINK) ||
+		(owner && account_uid(owner) == client->peer.uid));
 }
 
-static void destroy_if_unused(struct broker *b, struct segment *s)
+int segment_refuse(const struct segment *s, const struct client *client, struct failure *failure)
 {
-	if (s->state != SEGMENT_RETIRING || s->importers > 0 || s->unmapping > 0)
-		return;
-	pool_remove_segment(s->pool, s);
-	segment_free(b, s);
-}
-
-void segment_retire(struct broker *b, struct segment *s)
-{
-	int r = 0;
-
-	set_state(s, SEGMENT_RETIRING);
-	/* The memory and the descriptors go at once, so clients that take their time to unmap keep
-	 * neither. What clients map of a device's memory is theirs until they let go; and so is all
-	 * that they map when the broker ends. */
-	prefault_stop(b, s);
-	if (s->pool->choice.kind->id == MEMORY_HOST && !b->has_ended)
-		r = memory_host_discard(&s->memory);
-	close_descriptors(s);
-	return_descriptors(b, &s->cost);
-	if (r < 0)
-		log_warning("cannot give the memory of a segment of pool '%s' back: %s",
-			    s->pool->name, strerror(-r));
-	for (uint32_t i = 0; s->importers > 0 && i < b->clients->n_slots; i++) {
-		struct client *c = b->clients->by_slot[i];
-		struct possession *has = c ? client_possession(c, s->index) : NULL;
-
-		if (!has || !(has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
-			continue;
-		/* from now on the client does not have it: a later segment in this slot is another
-		 * one */
-		has->what = SEGMENT_UNMAPPING;
-		s->importers--;
-		s->unmapping++;
-		c->memory->n_unmapping++;
-		possession_note(c, s->index);
-		client_ask_to_unmap(c, segment_id(s));
-	}
-	segment_note(b, s);
-	if (s->unmapping > 0 && kind_of_segment(s)->on_device)
-		b->memory->on_segment_retired(b, s);
-	destroy_if_unused(b, s);
-}
-
-bool segment_retired(struct broker *b, struct segment *s, struct client *client)
-{
-	struct possession *has = client_possession(client, s->index);
-	struct pool *pool = s->pool;
-
-	if (!has || !(has->what & SEGMENT_UNMAPPING))
-		return false;
-	has->what &= (uint8_t)~SEGMENT_UNMAPPING;
-	s->unmapping--;
-	client->memory->n_unmapping--;
-	client->memory->n_overdue = 0;
-	possession_note(client, s->index);
-	destroy_if_unused(b, s);
-	pool_end_if_unused(b, pool);
-	return true;
-}
-
-void segment_forget_client(struct broker *b, struct segment *s, struct client *client)
-{
-	struct possession *has = client_possession(client, s->index);
-	struct pool *pool = s->pool;
-
-	if (!has || !has->what)
-		return;
-	if (has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE))
-		s->importers--;
-	if (has->what & SEGMENT_UNMAPPING)
-		s->unmapping--;
-	has->what = 0;
-	possession_note(client, s->index);
-	destroy_if_unused(b, s);
-	pool_end_if_unused(b, pool);
+	if (!is_known_to(s, client))
+		return failure_set(failure, SHARE_ENOTSUP,
+				   "pool '%s' is of kind %s, for which this program's library "
+				   "is too old",
+				   s->pool->name, kind_of_segment(s)->name);
+	if (segment_is_lost(s))
+		return failure_set(
+		    failure, SHARE_EOWNERDEAD,
+		    "the agent that made this memory of pool '%s' has ended, and memory "
+		    "of kind %s is gone with its agent",
+		    s->pool->name, kind_of_segment(s)->name);
+	return failure_set(failure, SHARE_EACCES,
+			   "this memory of pool '%s' is not sealed against becoming smaller "
+			   "(F_SEAL_SHRINK), so only processes of the user who has adopted it may "
+			   "have it",
+			   s->pool->name);
 }

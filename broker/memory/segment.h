@@ -86,14 +86,7 @@ const char *segment_state_name(enum segment_state state);
 const struct memory_recipe *segment_recipe(const struct segment *s, const struct client *client);
 /* Returns the descriptor to use for reading or writing. Borrowed. */
 int segment_descriptor(const struct segment *s, bool writable);
-/* Returns the descriptor to send so that @client can reach @s; -1 when it can. Borrowed. Call
- * segment_sent() once it is on its way. As client_reserve_possession(): 0 or negative errno, when
- * nothing has changed; or -EACCES (adopted.h). */
-int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed);
-void segment_sent(struct segment *s, struct client *client, bool writable);
 
-/* Makes an empty segment leave its pool: ACTIVE to RETIRING, and away when nobody maps it. */
-void segment_retire(struct broker *b, struct segment *s);
 /* Notes that the client has unmapped it. False when it was not asked to. */
 bool segment_retired(struct broker *b, struct segment *s, struct client *client);
 

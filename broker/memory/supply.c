@@ -18,8 +18,36 @@
 #include "broker/memory/client_memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 #include "broker/memory/supply.h"
+
+int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
+{
+	int r;
+
+	if (!segment_is_for(s, client))
+		return -EACCES;
+	r = client_reserve_possession(client, s->index);
+	if (r < 0)
+		return r;
+	if (client_possession(client, s->index)->what &
+	    (writable ? SEGMENT_WRITABLE : SEGMENT_READABLE))
+		*borrowed = -1;
+	else
+		*borrowed = segment_descriptor(s, writable);
+	return 0;
+}
+
+void segment_sent(struct segment *s, struct client *client, bool writable)
+{
+	struct possession *has = client_possession(client, s->index);
+
+	if (!(has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
+		s->importers++;
+	has->what |= writable ? SEGMENT_WRITABLE : SEGMENT_READABLE;
+	possession_note(client, s->index);
+}
 
 int segment_grant(struct segment *s, struct client *client, bool writable, struct wire_message *out,
 		  int *fd)
@@ -91,4 +119,13 @@ void handle_pool_segments(struct request *r)
 	} else {
 		request_done(r); /* -EAGAIN: that it got some says that there may be more */
 	}
+}
+
+void handle_segment_retired(struct request *r)
+{
+	struct segment *s = segment_find(r->broker, r->m->segment_retired.segment);
+
+	if (!s || !segment_retired(r->broker, s, r->client))
+		client_hang_up(r->client, SHARE_EPROTO,
+			       "SEGMENT_RETIRED for a segment it was not asked to unmap");
 }
