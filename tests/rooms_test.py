@@ -144,7 +144,7 @@ FACES = {
     "broker/device": "agent choice device ipc_event",
     "broker/order": "fence order records",
     "broker/memory": "adopted client_memory memory pool pool_user pools prefault records reuse segment"
-                     " supply trim",
+                     " trim",
     "broker/suballocator": "block suballocator",
     "broker/buffer": "buffer grant lease records scrub",
     "broker/names": "names name token",

@@ -25,7 +25,6 @@
 #include "broker/memory/adopted.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/supply.h"
 #include "broker/monitor/monitor.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"

@@ -27,7 +27,6 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/supply.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 

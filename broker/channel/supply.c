@@ -16,7 +16,6 @@
 #include "broker/channel/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/supply.h"
 
 bool member_writes(const struct member *m)
 {

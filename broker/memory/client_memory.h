@@ -22,6 +22,13 @@ struct open_pool {
 	uint32_t record;
 };
 
+/* What a client has of a segment. */
+enum segment_possession {
+	SEGMENT_READABLE = 1 << 0,
+	SEGMENT_WRITABLE = 1 << 1,
+	SEGMENT_UNMAPPING = 1 << 2,
+};
+
 struct possession {
 	uint32_t record;
 	uint8_t what; /* enum segment_possession */

@@ -49,6 +49,10 @@ int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[stati
 int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
 		struct segment_cost *cost, struct segment **out);
 
+/* Returns what the segment's descriptors cost: a retired one has none any more. */
+void segment_return_descriptors(struct broker *b, struct segment *s);
+void segment_free(struct broker *b, struct segment *s);
+
 /* Counts a segment of a kind that is gone with its agent: as long as there are any, the broker does
  * not end the agent for want of events. */
 void segment_count_of_agent(const struct segment *s, int change);

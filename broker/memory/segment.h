@@ -26,6 +26,7 @@ struct client;
 struct closing;
 struct filling;
 struct pool;
+struct wire_message;
 
 #define SEGMENT_PREFIX 8 /* bytes */
 /* What whoever has made its pool, or has brought its memory, pays before there is a segment. */
@@ -66,17 +67,6 @@ static inline struct pool *block_pool(const struct block *block)
 	return segment_of(block)->pool;
 }
 
-/* What a client has of a segment. */
-enum segment_possession {
-	SEGMENT_READABLE = 1 << 0,
-	SEGMENT_WRITABLE = 1 << 1,
-	SEGMENT_UNMAPPING = 1 << 2,
-};
-
-/* Returns what the segment's descriptors cost: a retired one has none any more. */
-void segment_return_descriptors(struct broker *b, struct segment *s);
-void segment_free(struct broker *b, struct segment *s);
-
 uint64_t segment_id(const struct segment *s);
 /* Returns NULL when the identifier is stale or names no segment. */
 struct segment *segment_find(struct broker *b, uint64_t id);
@@ -89,5 +79,22 @@ int segment_descriptor(const struct segment *s, bool writable);
 
 /* Notes that the client has unmapped it. False when it was not asked to. */
 bool segment_retired(struct broker *b, struct segment *s, struct client *client);
+
+/* Returns the descriptor to send so that @client can reach @s; -1 when it can. Borrowed. Call
+ * segment_sent() once it is on its way. As client_reserve_possession(): 0 or negative errno, when
+ * nothing has changed; or -EACCES (adopted.h). */
+int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed);
+void segment_sent(struct segment *s, struct client *client, bool writable);
+
+/* Fills in the GRANT without a buffer that brings a segment. *fd is borrowed; -1: the client has
+ * the segment already. As segment_offer(); call segment_sent() once it is on its way. */
+int segment_grant(struct segment *s, struct client *client, bool writable, struct wire_message *out,
+		  int *fd);
+/* Sends that unasked. 0 also when the client has the segment, may not have it, or cannot pay for
+ * it: it asks for it when it needs it, and is told why not then. -EAGAIN when it could not be sent
+ * now, or -ENOMEM. */
+int segment_supply(struct segment *s, struct client *client, bool writable);
+/* The same for all that the pool has. */
+int pool_supply(struct pool *p, struct client *client, bool writable);
 
 #endif

@@ -20,7 +20,6 @@
 #include "broker/memory/pools.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/supply.h"
 
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
 {
