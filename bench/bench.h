@@ -27,7 +27,7 @@ struct run {
  * only so that a bug does not hang. */
 #define HANGS_MS 120000
 
-/* Each is in the file of its name. */
+/* Each is in the file of its name, in the folder of its subject. */
 void bench_rpc(const struct run *run);
 void bench_requests(const struct run *run);
 void bench_handoff(const struct run *run);

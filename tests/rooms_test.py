@@ -108,6 +108,15 @@ KNOWS = {
     "python/src/channel": "python/src/base python/src/order python/src/array",
     "python/src/client": "python/src/base python/src/order python/src/array",
     "python/src": "python/src/base python/src/order python/src/array python/src/channel python/src/client",
+    "bench/driver": "bench/*.h",
+    "bench/peers": "bench/*.h",
+    "bench/load": "bench/*.h",
+    "bench/memory": "bench/*.h bench/driver",
+    "bench/order": "bench/*.h bench/driver",
+    "bench/channel": "bench/*.h bench/driver bench/peers",
+    "bench/bridge": "bench/*.h",
+    "bench/survival": "bench/*.h bench/load bench/channel",
+    "bench/*.c": "bench/*.h",
     "memory/host": "memory/*.h",
     "memory/cuda": "memory/*.h",
     "memory/*.c": "memory/*.h",
@@ -166,7 +175,7 @@ def code_of(text):
 def sub_room(path):
     """That of a file or header; None where there are none."""
     room, _, rest = path.partition("/")
-    if room not in ("bridge", "broker", "libshare", "memory", "python") or not rest:
+    if room not in ("bench", "bridge", "broker", "libshare", "memory", "python") or not rest:
         return None
     return path.rpartition("/")[0] if "/" in rest else f"{room}/*{pathlib.PurePath(path).suffix}"
 
