@@ -7,7 +7,6 @@
  * as it is to outlive the broker that has started it, if that has a keeper.
  */
 
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

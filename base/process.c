@@ -20,7 +20,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
 #include "base/process.h"
 
 #define PF_EXITING 0x4ul

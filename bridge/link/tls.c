@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
  * is received in place.
  */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

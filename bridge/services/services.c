@@ -2,7 +2,6 @@
 
 /* The ends of services, of both kinds, and their errands. */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
  * by others (broker/client/closer.h).
  */
 
-#include <errno.h>
 #include <string.h>
 
 #include <share/share.h>

@@ -5,7 +5,6 @@
  * comes: whoever reads it looks whether it is JSON, as the library does.
  */
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
  */
 
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <share/share.h>

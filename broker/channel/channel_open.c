@@ -11,7 +11,6 @@
 
 #include <share/channel.h>
 
-#include "base/descriptor.h"
 #include "base/text.h"
 #include "broker/broker.h"
 #include "broker/channel/inside.h"

@@ -13,7 +13,6 @@
 
 #include <share/channel.h>
 
-#include "base/clock.h"
 #include "base/descriptor.h"
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"

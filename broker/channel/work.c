@@ -8,8 +8,6 @@
 
 #include <limits.h>
 
-#include <event2/event.h>
-
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
 #include "broker/client/clients.h"

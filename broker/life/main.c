@@ -4,7 +4,6 @@
  * the exit code. */
 
 #include <argp.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>

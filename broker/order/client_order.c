@@ -7,7 +7,6 @@
  * each connection that there is.
  */
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include <share/share.h>

@@ -2,8 +2,6 @@
 
 /* Reports of devices and of the interprocess events that were made there. */
 
-#include <share/share.h>
-
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"

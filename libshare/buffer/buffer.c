@@ -2,7 +2,6 @@
 
 /* Buffers: allocate, and everything a handle knows by itself. */
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

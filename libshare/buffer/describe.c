@@ -5,7 +5,6 @@
  * recipe, which says how to reach it without this library.
  */
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

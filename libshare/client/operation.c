@@ -5,7 +5,6 @@
  * threads that wait for others in place of an event loop. Knows nothing of what they are about.
  */
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -5,7 +5,6 @@
  * last, which each broker does when it begins to serve; /proc says what has become of that process.
  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

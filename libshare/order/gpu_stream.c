@@ -18,7 +18,6 @@
  * to wait for enqueues nothing, so it is not refused.
  */
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/clock.h"

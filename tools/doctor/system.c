@@ -6,7 +6,6 @@
  * programs that are started from here have too; those of the broker are read from /proc.
  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
