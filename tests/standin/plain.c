@@ -6,6 +6,7 @@
  * an opener that is late finds it still, which no test should lean on.
  */
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -156,12 +157,31 @@ static CUresult open_plain(struct backing *b, CUdeviceptr *out)
 	return CUDA_SUCCESS;
 }
 
+/* Of a process that was killed the first thread, whose descriptors /proc/PID shows, may have ended
+ * while others have not. Its memory is there as long as any of them is. */
+static int open_of_process(pid_t pid, int fd)
+{
+	const struct dirent *thread;
+	char path[64];
+	int own = -1;
+	DIR *threads;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	threads = opendir(path);
+	while (threads && own < 0 && (thread = readdir(threads))) {
+		snprintf(path, sizeof(path), "%.16s/fd/%d", thread->d_name, fd);
+		own = openat(dirfd(threads), path, O_RDWR | O_CLOEXEC);
+	}
+	if (threads)
+		closedir(threads);
+	return own;
+}
+
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle given, unsigned flags)
 {
 	struct memory_handle handle;
 	struct backing *b;
 	CUresult result;
-	char path[64];
 	int fd;
 
 	ENTER(cuIpcOpenMemHandle_v2, NEEDS_CONTEXT);
@@ -171,8 +191,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle given, unsigned 
 		return CUDA_ERROR_INVALID_VALUE;
 	if (handle.pid == (int32_t)getpid())
 		return CUDA_ERROR_INVALID_CONTEXT;
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle.pid, handle.fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	fd = open_of_process(handle.pid, handle.fd);
 	if (fd < 0)
 		return CUDA_ERROR_MAP_FAILED;
 	result = backing_import(fd, "plain", &b);
