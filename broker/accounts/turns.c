@@ -42,8 +42,6 @@
 /* Turns with none of the user's between, before the loop watches one itself. To begin and to end
  * that takes four system calls. */
 #define ALONE_TURNS 16
-/* The listener is a user by itself, and one more is all that there is on most machines. */
-#define USERS_ALONE 2
 
 /* Returns for how long this thread has run. */
 static uint64_t run_ns(void)
@@ -254,7 +252,7 @@ static void serve_found(struct turns *t, struct user_turns *u, int most)
 /* Serves the user's next turn, or turns, which may end there with all others of that user. */
 static void serve_some(struct turns *t, struct user_turns *u)
 {
-	int most = t->n_users > USERS_ALONE || leaves_work(t) ? 1 : TURNS_AT_ONCE;
+	int most = t->n_users > 1 || leaves_work(t) ? 1 : TURNS_AT_ONCE;
 	bool alone = u->lone_is_ready && !u->others_are_ready;
 	struct ready_turn one;
 
@@ -333,7 +331,7 @@ static int open_user(struct turns *t, struct user_turns *u)
 	}
 	u->epoll = fd;
 	u->turns = t;
-	t->n_users++;
+	t->n_users += !u->is_nobodys;
 	return 0;
 }
 
@@ -346,7 +344,7 @@ void user_turns_deinit(struct user_turns *u)
 		u->turns->next = NULL;
 	free_events(u);
 	u->epoll = fd_close(u->epoll);
-	u->turns->n_users--;
+	u->turns->n_users -= !u->is_nobodys;
 	if (u->turns->ready_of == u)
 		u->turns->at = u->turns->n_ready = 0;
 }

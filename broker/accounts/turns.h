@@ -42,15 +42,15 @@ struct user_turns {
 	struct turn *lone;
 	struct event *lone_wants;
 	bool lone_is_ready, others_are_ready; /* as the loop has said since the last turn */
+	bool is_nobodys;                      /* of those who come, and no user's: the listener's */
 };
 
 struct turns {
 	struct event_base *base;
 	struct event *serve;
 	struct user_turns *next; /* to be served, of those that have said they want something */
-	unsigned n_users;        /* that have an epoll instance, the listener among them */
-	/* What was found when several turns of a user were looked for, of which those from `at` on
-	 * are yet to be served. NULL: it has ended since. */
+	unsigned n_users;        /* that have an epoll instance */
+	/* What was found of a user's turns; those from `at` on are next. NULL: it has ended. */
 	struct ready_turn {
 		struct turn *turn;
 		uint32_t events;

@@ -268,6 +268,7 @@ static int begin(struct listener *l, struct broker *b, int socket)
 	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	l->back_off = event_new(b->base, -1, 0, on_back_off, l);
 	l->turn.serve = on_turn;
+	l->turns.is_nobodys = true;
 	return l->back_off ? turn_start(&b->clients->turns, &l->turns, &l->turn, socket, EPOLLIN)
 			   : -ENOMEM;
 }

@@ -200,6 +200,7 @@ static void begin_and_end(int fd)
 	cr_assert(turns_init(&clients.turns, b.base) == 0);
 	cr_assert(closer_new(&b, &clients.closer) == 0);
 	cr_assert(listener_new(&b, fd, &l) == 0);
+	cr_expect_eq(clients.turns.n_users, 0, "a user by itself is alone beside a listener");
 	while (n_accepts == 0)
 		cr_assert(event_base_loop(b.base, EVLOOP_ONCE) == 0);
 	listener_free(l);
