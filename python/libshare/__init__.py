@@ -112,7 +112,8 @@ def __getattr__(name: str):
         try:
             return importlib.import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as e:
-            raise ModuleNotFoundError(f"libshare.{name} takes {e.name}, which is not installed", name=e.name) from e
+            # what hasattr() asks for; the import statement looks for the module itself, and names the package
+            raise AttributeError(f"libshare.{name} takes {e.name}, which is not installed") from e
     if name not in _errors.BEFORE:
         raise AttributeError(f"module 'libshare' has no attribute {name!r}")
     import warnings

@@ -508,9 +508,11 @@ def test_modules_for_frameworks_are_imported_when_they_are_used():
                 try:
                     exec(use)
                 except ModuleNotFoundError as e:
-                    assert e.name == package, e
-                    assert use.startswith("import") or \
-                        str(e) == f"libshare.{module} takes {package}, which is not installed", e
+                    assert "import" in use and e.name == package, e
+                except AttributeError as e:
+                    assert use == f"libshare.{module}", e
+                    assert str(e) == f"{use} takes {package}, which is not installed", e
+                    assert not hasattr(libshare, module)
                 else:
                     raise AssertionError(use)
     ''')
