@@ -17,13 +17,15 @@ import contextlib
 import os
 import secrets
 import sys
+import threading
+import warnings
 import weakref
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from ._core import Array
-from ._errors import ClosedError, NotSupportedError
+from ._errors import ClosedError, NotSupportedError, OwnerDiedError
 from ._find import array_of
 
 __all__ = ["Regions"]
@@ -65,7 +67,9 @@ class _Region:
 
 class Regions:
     """The segments that a server has registered for this process, by a client of tritonclient. As that, for
-    one thread at a time. close(), which the end of ``with`` calls, has them unregistered.
+    one thread at a time. close(), which the end of ``with`` calls, has them unregistered. The destructor, which comes
+    behind the last of what input() and output() have returned, warns (ResourceWarning), and in the thread that has
+    made it, has them unregistered as well.
 
     device: the number of the memory's GPU as the server counts; left out: as this process does.
     """
@@ -74,6 +78,7 @@ class Regions:
         self._module = _protocol(server)
         self._server = server
         self._device = device
+        self._thread = threading.get_ident()
         self._regions: dict[tuple[bytes, int], _Region] | None = {}
 
     def input(self, name: str, array: Any, *, datatype: str | None = None, shape: Any = None) -> Any:
@@ -106,7 +111,8 @@ class Regions:
 
     def renew(self) -> int:
         """Registers again what is in use and the server has not, as it has forgotten all when it was restarted.
-        Returns how many segments that were: if any, send the request again that has failed.
+        Returns how many segments that were: if any, send the request again that has failed. Memory that is gone with
+        its agent is left out.
         """
         self._forget_unused()
         lost = 0
@@ -114,8 +120,9 @@ class Regions:
             try:
                 self._server.get_cuda_shared_memory_status(region.name)
             except self._module.InferenceServerException:
-                self._register(region)
-                lost += 1
+                with contextlib.suppress(OwnerDiedError):
+                    self._register(region)
+                    lost += 1
         return lost
 
     def close(self) -> None:
@@ -129,6 +136,15 @@ class Regions:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_regions", None):
+            return
+        warnings.warn(f"nobody has closed Regions that have segments registered: {len(self._regions)}", ResourceWarning,
+                      source=self, stacklevel=2)
+        if threading.get_ident() == self._thread:  # a client of tritonclient may hang in another one
+            with contextlib.suppress(Exception):  # it may have been closed
+                self.close()
 
     def _open(self) -> dict[tuple[bytes, int], _Region]:
         if self._regions is None:
@@ -149,7 +165,7 @@ class Regions:
             self._register(region)
             regions[key] = region
         tensor.set_shared_memory(region.name, array.nbytes, recipe["offset"])
-        tensor._libshare = array
+        tensor._libshare = self, array  # as long as it is there, so are these
         region.tensors.add(tensor)
         return tensor
 

@@ -266,6 +266,45 @@ def test_memory_that_is_gone_with_its_agent_is_made_and_registered_anew(client, 
     assert content(y).tolist() == list(range(1, 8)) and len(registered(server)) == 1
 
 
+def test_what_is_gone_with_its_agent_keeps_nothing_else_from_being_registered_again(client, endpoint, server, pool, regions):
+    x = pool.array(np.arange(5))
+    gone = regions.input("IN", x)
+    os.kill(client.inspect("devices")[0]["agent"], signal.SIGKILL)
+    until(lambda: is_refused(regions, x))
+    x, y = pool.array(np.arange(7)), pool.zeros(7, "int64")
+    inputs, outputs = [regions.input("IN", x)], [regions.output("OUT", y)]
+    with endpoint.client() as other:
+        other.unregister_cuda_shared_memory()
+    assert regions.renew() == 1
+    server.infer("add_one", inputs, outputs=outputs)
+    assert content(y).tolist() == list(range(1, 8)) and len(registered(server)) == 1 and gone.name() == "IN"
+
+
+def test_regions_that_nobody_closes_are_unregistered_with_a_warning(server, pool):
+    regions = libshare.triton.Regions(server)
+    x, y = pool.array(np.arange(5)), pool.zeros(5, "int64")
+    inputs, outputs = [regions.input("IN", x)], [regions.output("OUT", y)]
+    del regions
+    gc.collect()
+    server.infer("add_one", inputs, outputs=outputs)
+    assert content(y).tolist() == [1, 2, 3, 4, 5] and len(registered(server)) == 1
+    with pytest.warns(ResourceWarning, match="segments registered: 1"):
+        del inputs, outputs
+        gc.collect()
+    assert registered(server) == []
+
+
+def test_of_regions_that_another_thread_drops_it_is_only_told(server, pool):
+    kept = [libshare.triton.Regions(server)]
+    kept[0].input("IN", pool.zeros(10, "uint8"))
+    thread = threading.Thread(target=kept.clear)
+    with pytest.warns(ResourceWarning, match="segments registered: 1"):
+        thread.start()
+        thread.join()
+    assert len(registered(server)) == 1
+    server.unregister_cuda_shared_memory()
+
+
 def is_refused(regions, array):
     """As soon as the broker knows."""
     try:
