@@ -55,6 +55,12 @@ static inline int client_resolve(share_client **c)
 	return client_find(*c, c);
 }
 
+/* Of a handle that was found before. */
+static inline share_client *client_of(const share_client *handle)
+{
+	return handle_object(handle);
+}
+
 share_client *client_ref(share_client *c);
 void client_unref(share_client *c);
 
