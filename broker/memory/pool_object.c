@@ -11,6 +11,7 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/config/machine.h"
@@ -31,7 +32,8 @@ uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 	if (!p->device)
 		return limit;
 	/* a limit that was left to the default was made with memory in mind that can be swapped */
-	most = p->choice.kind->of_host ? machine_memory() : p->device->total;
+	most = p->choice.kind->of_host && !MUTATION(limit_of_the_device) ? machine_memory()
+									 : p->device->total;
 	return limit > most ? most : limit;
 }
 

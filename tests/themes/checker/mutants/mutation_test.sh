@@ -65,7 +65,7 @@ host_fences()
 of_rules()
 {
 	case $1 in
-	gpu_* | legacy_test) export LD_LIBRARY_PATH=$standin ;;
+	gpu_* | legacy_test | pinned_test) export LD_LIBRARY_PATH=$standin ;;
 	esac
 	case $1 in
 	*magazine* | channel_*) ;;
@@ -79,7 +79,7 @@ can_run()
 {
 	case $1 in
 	gpu | host_fences) [ "$standin" != none ] ;;
-	gpu_*_test | legacy_test) [ "$standin" != none ] && [ -x "$mutants/$1-mutant" ] ;;
+	gpu_*_test | legacy_test | pinned_test) [ "$standin" != none ] && [ -x "$mutants/$1-mutant" ] ;;
 	*_test) [ -x "$mutants/$1-mutant" ] ;;
 	esac
 }
@@ -214,6 +214,7 @@ k late_is_forgotten               kept_test
 - reuse_busy_timeline             gpu_streams_test
 - lost_is_handed_out              legacy_test
 - lost_is_good                    legacy_test
+l limit_of_the_device             pinned_test
 c free_before_ack                 channels
 c any_version                     ring_plain_test channels
 c ignore_ack_fences               channels
