@@ -21,7 +21,7 @@ static void note(struct data_end *d, const struct reach *r)
 
 	if (r->ordinal < 0)
 		return;
-	d->link->traffic.gpu = d->cuda ? "cuda" : "staged";
+	d->link->traffic.gpu = reach_is_staged(d, r) ? "staged" : "cuda";
 	if (d->cuda && !data->in_context)
 		data->in_context = staging_stay(data->staging, r->ordinal) == 0;
 }
@@ -77,7 +77,7 @@ void data_send(struct link *l, const struct data_header *h, const struct reach *
 	note(d, from);
 	if (pieces_have_to(d, h->size, from))
 		pieces_send(d, h, from, done, arg);
-	else if (is_staged(d, from->ordinal))
+	else if (reach_is_staged(d, from))
 		send_copy(d, h, from, done, arg);
 	else
 		data_put(d, h, from->memory, h->size, from->ordinal >= 0, done, arg);

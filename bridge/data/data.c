@@ -436,9 +436,10 @@ static bool may_take_cuda(const struct bridge *b)
 {
 	share_pool_info info = SHARE_POOL_INFO_INIT;
 
-	/* links of such memory did not come back, on H100s with UCX 1.22 (docs/gpu-results.md) */
-	if (share_pool_get_info(b->pool, &info) != 0 || strcmp(info.kind, "mempool") == 0) {
-		say("memory of GPUs is staged, as the pool is of kind mempool");
+	if (share_pool_get_info(b->pool, &info) != 0)
+		return false;
+	if (b->ordinal >= 0 && !memory_is_cuda(info.kind)) {
+		say("memory of GPUs is staged, as the pool is of kind %s", info.kind);
 		return false;
 	}
 	if (takes_cuda(b->data->context))

@@ -11,6 +11,7 @@
 #include <ucp/api/ucp.h>
 
 #include "bridge/data/data.h"
+#include "bridge/data/memory.h"
 #include "bridge/data/staging.h"
 
 /* What data.c (workers and endpoints of UCX), content.c (the way that a content takes) and pieces.c
@@ -67,6 +68,12 @@ static inline void tell(data_done done, int error, void *arg)
 static inline bool is_staged(const struct data_end *d, int ordinal)
 {
 	return ordinal >= 0 && !d->cuda;
+}
+
+/* What is sent may be of any pool, and what is received is of the bridge's. */
+static inline bool reach_is_staged(const struct data_end *d, const struct reach *from)
+{
+	return is_staged(d, from->ordinal) || (from->ordinal >= 0 && !from->is_cuda);
 }
 
 /* What goes with a header as it is. @done always comes, perhaps before this returns. */

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "bridge/data/memory.h"
+#include <string.h>
+
 #include "bridge/bridge.h"
 #include "bridge/data/data.h"
+#include "bridge/data/memory.h"
+
+bool memory_is_cuda(const char *kind)
+{
+	return strcmp(kind, "vmm") == 0;
+}
 
 void reach_of(share_buffer *buffer, struct reach *out)
 {
 	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
 
 	share_buffer_get_info(buffer, &info);
-	*out =
-	    (struct reach){.buffer = buffer, .memory = share_ptr(buffer), .ordinal = info.ordinal};
+	*out = (struct reach){.buffer = buffer,
+			      .memory = share_ptr(buffer),
+			      .ordinal = info.ordinal,
+			      .is_cuda = info.ordinal >= 0 && memory_is_cuda(info.kind)};
 }
 
 int reach_allocate(struct bridge *b, uint64_t size, struct reach *out)

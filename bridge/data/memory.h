@@ -2,6 +2,8 @@
 #ifndef BRIDGE_DATA_MEMORY_H
 #define BRIDGE_DATA_MEMORY_H
 
+#include <stdbool.h>
+
 #include <share/share.h>
 
 struct bridge;
@@ -11,9 +13,14 @@ struct reach {
 	share_buffer *buffer; /* the reach has a reference */
 	void *memory;         /* of the host, or of a device */
 	int ordinal;          /* of the device; -1: the host */
+	bool is_cuda;         /* UCX may be told that it is a device's */
 	void *stream;         /* after whose work it is released */
 };
 
+/* Whether UCX may be told that memory of this kind is a device's. What is pinned is the host's;
+ * links of mempool memory did not come back, on H100s with UCX 1.22 (docs/gpu-results.md); and
+ * legacy memory was not tried. */
+bool memory_is_cuda(const char *kind);
 /* Takes over the reference. */
 void reach_of(share_buffer *buffer, struct reach *out);
 /* Allocates in the bridge's pool. A device may use the memory when it has passed its gate

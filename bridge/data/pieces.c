@@ -30,7 +30,7 @@ struct outbound {
 	char *from;
 	int ordinal;
 	unsigned busy; /* pieces */
-	bool going, failed;
+	bool staged, going, failed;
 	data_done done;
 	void *arg;
 };
@@ -165,7 +165,7 @@ static int begin_piece(struct outbound *o)
 	d->pieces.n_out++;
 	TAILQ_REMOVE(&d->pieces.out, o, next);
 	TAILQ_INSERT_TAIL(&d->pieces.out, o, next); /* others have their turn */
-	if (!is_staged(d, o->ordinal)) {
+	if (!o->staged) {
 		send_piece(p);
 	} else if (copy_piece(p) != 0) {
 		fail_copy(d);
@@ -200,7 +200,7 @@ static void send_pieces(struct data_end *d)
 
 bool pieces_have_to(const struct data_end *d, uint64_t size, const struct reach *from)
 {
-	if (d->wants_pieces || is_staged(d, from->ordinal))
+	if (d->wants_pieces || reach_is_staged(d, from))
 		return size > LITTLE;
 	return from->ordinal >= 0 && size > UCX_FRAGMENT;
 }
@@ -210,7 +210,7 @@ void pieces_send(struct data_end *d, const struct data_header *h, const struct r
 {
 	struct data_header first = *h;
 	struct outbound *o = d->ending ? NULL : calloc(1, sizeof(*o));
-	bool staged = d->wants_pieces || is_staged(d, from->ordinal);
+	bool staged = reach_is_staged(d, from);
 
 	if (!o) {
 		tell(done, -1, arg);
@@ -219,9 +219,10 @@ void pieces_send(struct data_end *d, const struct data_header *h, const struct r
 	*o = (struct outbound){.end = d,
 			       .number = ++d->pieces.last,
 			       .size = h->size,
-			       .piece = staged ? PIECE : UCX_FRAGMENT,
+			       .piece = d->wants_pieces || staged ? PIECE : UCX_FRAGMENT,
 			       .from = from->memory,
 			       .ordinal = from->ordinal,
+			       .staged = staged,
 			       .done = done,
 			       .arg = arg};
 	TAILQ_INSERT_TAIL(&d->pieces.out, o, next);

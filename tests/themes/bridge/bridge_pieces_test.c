@@ -422,15 +422,50 @@ ConformanceTest(sharectl_says_how_it_goes)
 	struct between b;
 	char text[32];
 
-	/* bridges with a memory pool stage, whatever they are told */
+	/* bridges with a pool of another kind stage, whatever they are told */
 	snprintf(text, sizeof(text), "\"gpu\":\"%s\"",
-		 strcmp(kind, "mempool") == 0 ? "staged" : bridge_gpu_way());
+		 strcmp(kind, "vmm") == 0 ? bridge_gpu_way() : "staged");
 	begin(&b, kind, kind);
 	start_near(&b);
 	publish(b.far, "w", 3 * PIECE, 1);
 	expect(b.sides.near, "w", 3 * PIECE, 1);
 	until(sharectl_bridges_say(b.sides.near, "--json", is_host(kind) ? "\"gpu\":null" : text));
 	until(sharectl_bridges_say(b.sides.far, "--json", is_host(kind) ? "\"gpu\":null" : text));
+	finish(&b);
+}
+
+static void pass_from(struct between *b, share_pool *pool, uint64_t size, const char *way)
+{
+	char name[16], text[32];
+
+	snprintf(name, sizeof(name), "%u", (unsigned)size);
+	publish(pool, name, size, size);
+	expect(b->sides.near, name, size, size);
+	snprintf(text, sizeof(text), "\"gpu\":\"%s\"", way);
+	until(sharectl_bridges_say(b->sides.far, "--json", text));
+}
+
+/* What UCX may not take for a device's comes beside what it takes, by itself and in pieces. */
+Test(kinds, what_a_bridge_sends_is_staged_by_its_kind, .init = kinds_start, .fini = fixture_stop,
+     .timeout = 240)
+{
+	static const char *const kinds[] = {"legacy", "pinned"};
+	struct between b;
+
+	skip_unless_possible("pinned");
+	begin(&b, "vmm", "vmm");
+	start_near(&b);
+	for (size_t i = 0; i < 2; i++) {
+		share_pool_options options = OPTIONS;
+		share_pool *pool;
+
+		options.kind = kinds[i];
+		check_ok(share_pool_create(b.sides.far, kinds[i], &options, &pool));
+		pass_from(&b, pool, 4096 + i, "staged");
+		pass_from(&b, b.far, PIECE + i, bridge_gpu_way());
+		pass_from(&b, pool, 3 * PIECE + i, "staged");
+		share_pool_close(pool);
+	}
 	finish(&b);
 }
 

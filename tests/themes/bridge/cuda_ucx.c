@@ -65,8 +65,15 @@ ucs_status_t ucp_context_query(ucp_context_h context, ucp_context_attr_t *attr)
 
 static struct copied *copied_make(const void *device, size_t size, const ucp_request_param_t *of)
 {
+	CUresult (*attribute)(void *, CUpointer_attribute, CUdeviceptr);
 	struct copied *c = malloc(sizeof(*c));
+	unsigned type = 0;
 
+	find_in_driver(&attribute, "cuPointerGetAttribute");
+	must(attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)device),
+	     "cuPointerGetAttribute");
+	must(type == CU_MEMORYTYPE_DEVICE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE,
+	     "what is said to be a device's");
 	*c = (struct copied){malloc(size), (CUdeviceptr)(uintptr_t)device, size, *of};
 	return c;
 }
