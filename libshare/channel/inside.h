@@ -10,9 +10,10 @@
  * From below to above:
  *
  *   lock.c, sleep.c        the doors to a channel's state, and waiting for the other side
- *   ready.c to patience.c  of the sender, what comes back, and who keeps it waiting: returns.c
- *   data.c to incoming.c   of the receiver, what it is lent: behind.c, lent.c
  *   members.c, sync.c      who else takes part; direct.c, what services need of that
+ *   ready.c to patience.c  of the sender, what comes back, and who keeps it waiting: returns.c,
+ *                          consumers.c
+ *   data.c to incoming.c   of the receiver, what it is lent: behind.c, lent.c, producers.c
  *   producer.c             the sender: outgoing.c, abandon.c, aside.c, background.c
  *   consumer.c             the receiver: retain.c, ack.c, reject.c, stash.c, ends.c, waiting.c
  *   close.c, channel.c     what ends and what opens
@@ -105,17 +106,30 @@ int members_meet_all_unlocking(struct members *members);
  * forgotten. */
 int members_meet_unlocking(struct members *members, uint32_t first);
 
-/* Notices those that died, without asking the broker. */
+/* Closes what is open of one that is not looked at any more; its entry stays until the broker has
+ * forgotten it too. */
+void members_close_peer(struct members *members, struct channel_peer *p);
+/* As the kernel says, without asking the broker. */
+bool members_is_dead(const struct channel_peer *p);
+/* Notices all those that died. */
 void members_look_for_deaths(struct members *members);
-/* Tells the broker of producers that are gone and have nothing more for us, but for so many that
- * @keep their rows. True when there are others that are gone. */
-bool receiver_forget_drained_unlocking(struct receiver *receiver, uint32_t keep);
-/* A consumer is dead, or has left, or is the broker's to look after. */
-void sender_dismiss(struct sender *sender, struct channel_peer *p);
 /* How many of the other role are there, as far as this member knows. */
 uint32_t members_count(const struct members *members);
 /* Lets go of all peers when the channel ends. */
 void members_deinit(struct members *members);
+
+/* ------------------------------------------------------------------------------------------- */
+/* consumers.c                                                                                 */
+
+/* A consumer is dead, or has left, or is the broker's to look after. */
+void sender_dismiss(struct sender *sender, struct channel_peer *p);
+
+/* ------------------------------------------------------------------------------------------- */
+/* producers.c                                                                                 */
+
+/* Tells the broker of producers that are gone and have nothing more for us, but for so many that
+ * @keep their rows. True when there are others that are gone. */
+bool receiver_forget_drained_unlocking(struct receiver *receiver, uint32_t keep);
 
 /* ------------------------------------------------------------------------------------------- */
 /* sync.c                                                                                      */

@@ -32,6 +32,7 @@ share_channel *channel_alloc(int role)
 	w->ch.role = role;
 	w->members.ch = w->sender.ch = w->receiver.ch = &w->ch;
 	w->sender.members = w->receiver.members = &w->members;
+	w->members.role = role == SHARE_PRODUCER ? &sender_role : &receiver_role;
 	if (role == SHARE_PRODUCER)
 		w->members.sender = &w->sender;
 	else

@@ -36,8 +36,7 @@ static uint32_t most_peers(const share_channel *ch)
 /* ------------------------------------------------------------------------------------------- */
 /* The end of a member                                                                         */
 
-/* It is not looked at any more; its entry stays until the broker has forgotten it too. */
-static void close_peer(struct members *members, struct channel_peer *p)
+void members_close_peer(struct members *members, struct channel_peer *p)
 {
 	if (p->pidfd >= 0)
 		epoll_ctl(members->ch->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
@@ -49,46 +48,17 @@ static void close_peer(struct members *members, struct channel_peer *p)
 	p->over = true;
 }
 
-void sender_dismiss(struct sender *sender, struct channel_peer *p)
-{
-	if (p->known) {
-		sender_charge_stall(sender, p);
-		ring_producer_dismiss(sender->ring, members_index_of(sender->members, p), true);
-		owner_is_gone(sender, p->owner);
-	}
-	p->known = false;
-	p->owner = NULL;
-	sender->patience.stalling &= ~(UINT64_C(1) << members_index_of(sender->members, p));
-	close_peer(sender->members, p);
-}
-
-static bool is_dead(const struct channel_peer *p)
+bool members_is_dead(const struct channel_peer *p)
 {
 	struct pollfd poll_fd = {.fd = p->pidfd, .events = POLLIN};
 
 	return p->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
 }
 
-/* A producer of which nothing more is to come, or to be acknowledged. */
-static void detach(struct receiver *receiver, struct channel_peer *p)
-{
-	if (!p->ended && p->state != WIRE_MEMBER_CLOSED && is_dead(p))
-		p->state = WIRE_MEMBER_DEAD;
-	receiver->last_end = members_end_of(p);
-	if (p->known)
-		ring_consumer_detach(receiver->ring, members_index_of(receiver->members, p));
-	p->known = false;
-	close_peer(receiver->members, p);
-}
-
 static void peer_is_gone(struct members *members, struct channel_peer *p)
 {
-	if (!p->over) {
-		if (members->sender)
-			sender_dismiss(members->sender, p);
-		else
-			detach(members->receiver, p);
-	}
+	if (!p->over)
+		members->role->let_go(members, p);
 	*p = (struct channel_peer){.pidfd = -1, .doorbell = -1};
 	members->some_gone = true;
 }
@@ -98,17 +68,8 @@ void members_look_for_deaths(struct members *members)
 	for (uint32_t i = 0; i < most_peers(members->ch); i++) {
 		struct channel_peer *p = &members->peers[i];
 
-		if (!p->member || p->over || !is_dead(p))
-			continue;
-		if (members->sender) {
-			sender_dismiss(members->sender, p);
-			continue;
-		}
-		/* what it has sent can still be received */
-		epoll_ctl(members->ch->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
-		p->pidfd = fd_close(p->pidfd);
-		p->state = WIRE_MEMBER_DEAD;
-		members->some_gone = true;
+		if (p->member && !p->over && members_is_dead(p))
+			members->role->note_death(members, p);
 	}
 }
 
@@ -225,56 +186,6 @@ static void forget_missing(struct members *members, uint32_t first)
 /* ------------------------------------------------------------------------------------------- */
 /* Taking note of it                                                                           */
 
-/* 0 or an error. */
-static int meet_consumer(struct sender *sender, struct channel_peer *p, uint32_t slot)
-{
-	if (!p->known && p->state == WIRE_MEMBER_HERE) {
-		p->owner = owner_new(sender, p);
-		if (!p->owner)
-			return SHARE_ENOMEM;
-		if (p->flags & WIRE_MEMBER_OLDEST)
-			sender_forget_fences(sender);
-		ring_producer_admit(sender->ring, slot, &p->owner->ring, p->map, p->row,
-				    (p->flags & WIRE_MEMBER_OLDEST ? RING_OLDEST : 0) |
-					(p->flags & WIRE_MEMBER_LATEST ? RING_LATEST : 0));
-		p->known = true;
-		sender_set_patience(sender, p);
-		p->owner->patience_ms = p->patience_ms;
-	} else if (p->known && p->state == WIRE_MEMBER_LEFT && !p->left) {
-		sender_leave(sender, p);
-	}
-	return 0;
-}
-
-/* One that was gone before we have seen it counts if it has admitted us. */
-static bool has_admitted_us(const share_channel *ch, const struct channel_peer *p)
-{
-	const struct channel_admission *a = channel_admission_at(p->map, &ch->shape, ch->slot);
-
-	return atomic_load_explicit(&a->consumer, memory_order_acquire) == ch->member;
-}
-
-static void meet_producer(struct receiver *receiver, struct channel_peer *p, uint32_t row)
-{
-	if (!p->known) {
-		ring_consumer_attach(receiver->ring, row, p->member, p->map,
-				     !(p->flags & WIRE_MEMBER_FETCHED));
-		p->known = true;
-	}
-	if (!p->end_told && (members_is_there(p) || has_admitted_us(receiver->ch, p)))
-		receiver->had_producers = true;
-}
-
-static int meet(struct members *members, uint32_t index)
-{
-	struct channel_peer *p = &members->peers[index];
-
-	if (members->sender)
-		return meet_consumer(members->sender, p, index);
-	meet_producer(members->receiver, p, index);
-	return 0;
-}
-
 /* Its timelines, while there is time for a request. Who said goodbye has reached all that is waited
  * for; of who is dead (@lost) nobody knows any more what it has reached. */
 static int hold_timelines(share_channel *ch, uint64_t page, struct held_fence *out, bool *lost)
@@ -319,11 +230,11 @@ int members_meet_all_unlocking(struct members *members)
 		fence_drop(members->ch->client, &p->hold); /* of one that was asked for in vain */
 		p->hold = hold;
 		p->lost = lost;
-		r = meet(members, at - 1);
+		r = members->role->meet(members, p);
 	}
 	for (uint32_t i = 0; i < most_peers(members->ch); i++)
 		if (members->peers[i].member && !members->peers[i].over && members->peers[i].known)
-			meet(members, i);
+			members->role->meet(members, &members->peers[i]);
 	return r;
 }
 
@@ -334,33 +245,6 @@ int members_meet_unlocking(struct members *members, uint32_t first)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-
-bool receiver_forget_drained_unlocking(struct receiver *receiver, uint32_t keep)
-{
-	struct wire_message m = {.type = WIRE_CHANNEL_DRAINED};
-	uint32_t kept = 0;
-
-	for (uint32_t i = 0; i < most_peers(receiver->ch); i++) {
-		struct channel_peer *p = &receiver->members->peers[i];
-
-		if (!p->member || p->over || members_is_there(p))
-			continue;
-		if (kept < keep || !p->known || !ring_consumer_is_empty(receiver->ring, i) ||
-		    ring_consumer_held(receiver->ring, i) > 0) {
-			kept++;
-			continue;
-		}
-		m.channel_drained.member = receiver->ch->member;
-		m.channel_drained.producer = p->member;
-		detach(receiver, p);
-		if (receiver->members->alone)
-			continue;
-		channel_unlock(receiver->ch);
-		rpc_send(receiver->ch->client, &m);
-		channel_lock(receiver->ch);
-	}
-	return kept > 0;
-}
 
 uint32_t members_count(const struct members *members)
 {
@@ -379,5 +263,5 @@ void members_deinit(struct members *members)
 {
 	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
 		if (members->peers[i].member && !members->peers[i].over)
-			close_peer(members, &members->peers[i]);
+			members_close_peer(members, &members->peers[i]);
 }

@@ -104,9 +104,35 @@ struct channel_peer {
 	struct held_fence hold; /* of its timelines, so that they are here when they are needed */
 };
 
+/*
+ * What our role makes of the members of the other one: members.c and sync.c know them, and call
+ * this with the channel's lock held. Where NULL is there, the role has nothing to do.
+ */
+struct members;
+struct channel_role {
+	/* Makes one known to the ring, or takes note of what has become of it. 0 or an error. */
+	int (*meet)(struct members *members, struct channel_peer *p);
+	/* Its process is seen to be dead. */
+	void (*note_death)(struct members *members, struct channel_peer *p);
+	/* It is over: nothing more is to come of it, or to be acknowledged. */
+	void (*let_go)(struct members *members, struct channel_peer *p);
+	/* What the broker is asked besides who takes part, or NULL. */
+	void (*ask)(struct members *members, struct wire_channel_sync *question);
+	/* The broker has expelled us, or NULL. */
+	void (*note_expelled)(struct members *members);
+	/* What else it has said, once all that it has named are known; or NULL. */
+	void (*hear)(struct members *members, const struct wire_channel_members *said);
+	/* It was asked, whatever came of that; or NULL. */
+	void (*after_sync)(struct members *members);
+	/* Whether somebody is there who could do what we wait for. */
+	bool (*others_may_act)(struct members *members);
+};
+extern const struct channel_role sender_role, receiver_role;
+
 /* Who else takes part, and the questions to the broker about it; and who of us waits. */
 struct members {
 	share_channel *ch;
+	const struct channel_role *role;
 	struct sender *sender;                          /* NULL in a consumer */
 	struct receiver *receiver;                      /* NULL in a producer */
 	struct channel_peer peers[CHANNEL_MEMBERS_MAX]; /* see members_index() */

@@ -155,10 +155,8 @@ static int start_to_ask_unlocking(struct members *members, bool afresh)
 	int r;
 
 	m.channel_sync.member = members->ch->member;
-	if (members->receiver && members->receiver->orphans.wanted) {
-		m.channel_sync.flags = WIRE_CHANNEL_SYNC_FETCH;
-		m.channel_sync.had = members->receiver->orphans.had;
-	}
+	if (members->role->ask)
+		members->role->ask(members, &m.channel_sync);
 	channel_unlock(members->ch);
 	pthread_mutex_lock(&c->lock);
 	ours->answer = (struct reply){.packet = NULL};
@@ -213,8 +211,8 @@ static int ask_unlocking(struct members *members, struct wire_channel_members *s
 		if (r == 0)
 			r = members_apply(members, &ours->answer);
 		more = ours->answer.m.channel_members.more;
-		if (members->receiver && ours->answer.m.channel_members.expelled)
-			receiver_become_stale(members->receiver);
+		if (ours->answer.m.channel_members.expelled && members->role->note_expelled)
+			members->role->note_expelled(members);
 		*said = ours->answer.m.channel_members;
 		said->members = (struct wire_bytes){NULL, 0};
 		reply_done(&ours->answer);
@@ -247,8 +245,8 @@ static int learn_unlocking(struct members *members, int64_t deadline)
 	members->afresh = r != 0;
 	if (r == 0)
 		members->epoch = said.epoch;
-	if (r == 0 && members->receiver)
-		receiver_apply_orphans(members->receiver, &said);
+	if (r == 0 && members->role->hear)
+		members->role->hear(members, &said);
 	return r == SHARE_EDISCONNECTED ? go_on_alone_unlocking(members) : r;
 }
 
@@ -271,52 +269,10 @@ int members_sync_until_unlocking(struct members *members, int64_t deadline)
 	if (r == 0 && asked_before && members_are_out_of_date(members))
 		r = learn_unlocking(members, deadline);
 	members->syncing = false;
-	if (members->sender) {
-		/* somebody who was just admitted may sleep */
-		members_ring_doorbells(members, ring_producer_wake(members->sender->ring));
-		sender_wake_others(members->sender);
-	}
+	if (members->role->after_sync)
+		members->role->after_sync(members);
 	bell_ring(&members->ch->changed);
 	return r;
-}
-
-/* Who was left behind, who has closed the channel and has messages, and fences that are not reached
- * keep tickets and nothing else. */
-static bool somebody_may_make_room(struct sender *sender)
-{
-	bool lacks_tickets = ring_producer_lacks_tickets(sender->ring);
-	uint64_t closed = ring_producer_leaving(sender->ring), keep = 0;
-
-	if (ring_producer_lacks_consumers(sender->ring))
-		return false;
-	if (lacks_tickets && closed)
-		keep = ring_producer_holdups(sender->ring);
-	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++) {
-		const struct channel_peer *p = &sender->members->peers[i];
-		bool counts = !p->left && !(closed >> i & 1);
-
-		if (p->member && !p->over &&
-		    (counts || (lacks_tickets && (p->left || keep >> i & 1))))
-			return true;
-	}
-	return lacks_tickets && !STAILQ_EMPTY(&sender->cooling);
-}
-
-static bool somebody_may_send(const struct receiver *receiver)
-{
-	for (uint32_t i = 0; i < receiver->ch->shape.rows; i++) {
-		const struct channel_peer *p = &receiver->members->peers[i];
-
-		if (p->member && !p->over && !p->ended && members_is_there(p))
-			return true;
-	}
-	return false;
-}
-
-static bool somebody_may_act(struct members *members)
-{
-	return members->sender ? somebody_may_make_room(members->sender)
-			       : somebody_may_send(members->receiver);
 }
 
 /* The count in the control page does not change any more when the broker is gone. What it has said
@@ -325,7 +281,7 @@ int members_look_for_broker(struct members *members)
 {
 	share_client *c = members->ch->client;
 
-	if (somebody_may_act(members) || !client_sees_loss(c))
+	if (members->role->others_may_act(members) || !client_sees_loss(c))
 		return 0;
 	if (members->alone)
 		return client_lost(c);

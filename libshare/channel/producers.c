@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What a consumer makes of producers: members.c and sync.c say who has come or gone, the ring is
+ * told here. What those have sent that are gone can still be received.
+ */
+
+#include <sys/epoll.h>
+
+#include "libshare/channel/inside.h"
+#include "libshare/client/rpc.h"
+
+/* One that was gone before we have seen it counts if it has admitted us. */
+static bool has_admitted_us(const share_channel *ch, const struct channel_peer *p)
+{
+	const struct channel_admission *a = channel_admission_at(p->map, &ch->shape, ch->slot);
+
+	return atomic_load_explicit(&a->consumer, memory_order_acquire) == ch->member;
+}
+
+static int meet(struct members *members, struct channel_peer *p)
+{
+	struct receiver *receiver = members->receiver;
+
+	if (!p->known) {
+		ring_consumer_attach(receiver->ring, members_index_of(members, p), p->member,
+				     p->map, !(p->flags & WIRE_MEMBER_FETCHED));
+		p->known = true;
+	}
+	if (!p->end_told && (members_is_there(p) || has_admitted_us(receiver->ch, p)))
+		receiver->had_producers = true;
+	return 0;
+}
+
+static void note_death(struct members *members, struct channel_peer *p)
+{
+	epoll_ctl(members->ch->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
+	p->pidfd = fd_close(p->pidfd);
+	p->state = WIRE_MEMBER_DEAD;
+	members->some_gone = true;
+}
+
+/* A producer of which nothing more is to come, or to be acknowledged. */
+static void let_go(struct members *members, struct channel_peer *p)
+{
+	struct receiver *receiver = members->receiver;
+
+	if (!p->ended && p->state != WIRE_MEMBER_CLOSED && members_is_dead(p))
+		p->state = WIRE_MEMBER_DEAD;
+	receiver->last_end = members_end_of(p);
+	if (p->known)
+		ring_consumer_detach(receiver->ring, members_index_of(members, p));
+	p->known = false;
+	members_close_peer(members, p);
+}
+
+bool receiver_forget_drained_unlocking(struct receiver *receiver, uint32_t keep)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_DRAINED};
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < receiver->ch->shape.rows; i++) {
+		struct channel_peer *p = &receiver->members->peers[i];
+
+		if (!p->member || p->over || members_is_there(p))
+			continue;
+		if (kept < keep || !p->known || !ring_consumer_is_empty(receiver->ring, i) ||
+		    ring_consumer_held(receiver->ring, i) > 0) {
+			kept++;
+			continue;
+		}
+		m.channel_drained.member = receiver->ch->member;
+		m.channel_drained.producer = p->member;
+		let_go(receiver->members, p);
+		if (receiver->members->alone)
+			continue;
+		channel_unlock(receiver->ch);
+		rpc_send(receiver->ch->client, &m);
+		channel_lock(receiver->ch);
+	}
+	return kept > 0;
+}
+
+/* What is left of those that are gone, once there is nothing else to receive. */
+static void ask_for_orphan(struct members *members, struct wire_channel_sync *question)
+{
+	const struct receiver *receiver = members->receiver;
+
+	if (!receiver->orphans.wanted)
+		return;
+	question->flags = WIRE_CHANNEL_SYNC_FETCH;
+	question->had = receiver->orphans.had;
+}
+
+static void note_expelled(struct members *members)
+{
+	receiver_become_stale(members->receiver);
+}
+
+static void hear_of_orphans(struct members *members, const struct wire_channel_members *said)
+{
+	receiver_apply_orphans(members->receiver, said);
+}
+
+static bool somebody_may_send(struct members *members)
+{
+	for (uint32_t i = 0; i < members->ch->shape.rows; i++) {
+		const struct channel_peer *p = &members->peers[i];
+
+		if (p->member && !p->over && !p->ended && members_is_there(p))
+			return true;
+	}
+	return false;
+}
+
+const struct channel_role receiver_role = {
+    .meet = meet,
+    .note_death = note_death,
+    .let_go = let_go,
+    .ask = ask_for_orphan,
+    .note_expelled = note_expelled,
+    .hear = hear_of_orphans,
+    .others_may_act = somebody_may_send,
+};
