@@ -13,8 +13,8 @@
  *   members.c, sync.c      who else takes part; direct.c, what services need of that
  *   ready.c to patience.c  of the sender, what comes back, and who keeps it waiting: returns.c,
  *                          consumers.c
- *   data.c to incoming.c   of the receiver, what it is lent: behind.c, lent.c, producers.c
- *   producer.c             the sender: outgoing.c, abandon.c, aside.c, background.c
+ *   data.c to incoming.c   of the receiver, what it is lent: behind.c, lent.c, loan.c, producers.c
+ *   producer.c             the sender: outgoing.c, abandon.c, aside.c, background.c, drain.c
  *   consumer.c             the receiver: retain.c, ack.c, reject.c, stash.c, ends.c, waiting.c
  *   close.c, channel.c     what ends and what opens
  *
@@ -375,11 +375,15 @@ int lent_reach(share_channel *ch, share_buffer *b);
 bool lent_is_mapped(share_channel *ch, share_buffer *b);
 /* Orders @stream behind what the producer did. 0 or an error. */
 int lent_order(share_message *m, void *stream, int timeout_ms);
-/* Makes an ordinary handle of a loan. 0 or an error. */
-int channel_retain(share_buffer *b);
 /* Asks the broker for a segment of the channel's pool; a GRANT brings it, if it is not here. 0 or
  * an error. */
 int channel_ask_for_segment(share_channel *ch, uint64_t segment);
+
+/* ------------------------------------------------------------------------------------------- */
+/* loan.c                                                                                      */
+
+/* Makes an ordinary handle of a loan. 0 or an error. */
+int channel_retain(share_buffer *b);
 
 /* ------------------------------------------------------------------------------------------- */
 /* ack.c                                                                                       */

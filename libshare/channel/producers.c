@@ -7,8 +7,10 @@
 
 #include <sys/epoll.h>
 
+#include "base/clock.h"
 #include "libshare/channel/inside.h"
 #include "libshare/client/rpc.h"
+#include "libshare/program/error.h"
 
 /* One that was gone before we have seen it counts if it has admitted us. */
 static bool has_admitted_us(const share_channel *ch, const struct channel_peer *p)
@@ -112,6 +114,66 @@ static bool somebody_may_send(struct members *members)
 	}
 	return false;
 }
+
+/* ------------------------------------------------------------------------------------------- */
+/* Of one message                                                                               */
+
+/* The producer of a message; NULL when it is gone. */
+static const struct channel_peer *producer_of(const struct receiver *receiver,
+					      const share_message *m)
+{
+	uint32_t row = RECEIPT_ROW(m->receipt);
+	const struct channel_peer *p = &receiver->members->peers[row & (CHANNEL_MEMBERS_MAX - 1)];
+
+	return p->member == m->producer ? p : NULL;
+}
+
+uint64_t channel_sender_page(const share_message *m)
+{
+	share_channel *ch = channel_of(m->channel);
+	struct receiver *receiver = receiver_lock(ch);
+	const struct channel_peer *p;
+	uint64_t page;
+
+	p = producer_of(receiver, m);
+	page = p ? p->page : 0;
+	channel_unlock(ch);
+	return page;
+}
+
+int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out)
+{
+	struct receiver *receiver;
+	share_channel *ch = channel_of(m->channel);
+	const struct channel_peer *p;
+	uint32_t call = 0;
+	bool gone, held;
+
+	if (index >= ch->shape.in_flight)
+		return fail(SHARE_EINVAL, "a producer has no such call");
+	receiver = receiver_lock(ch);
+	if (members_are_out_of_date(receiver->members))
+		members_sync_until_unlocking(receiver->members, deadline_from(0));
+	/* else the broker says so in the control page: no system call here */
+	if (receiver->members->alone || members_are_out_of_date(receiver->members))
+		members_look_for_deaths(receiver->members);
+	p = producer_of(receiver, m);
+	gone = !p || p->over || (p->state != WIRE_MEMBER_HERE && p->state != WIRE_MEMBER_LEFT);
+	held = p && ring_consumer_holds(receiver->ring, RECEIPT_ROW(m->receipt),
+					RECEIPT_TICKET(m->receipt)) == RECEIPT_VERSION(m->receipt);
+	if (!gone)
+		call = atomic_load_explicit(&channel_ticket_at(p->map, &ch->shape, index)->call,
+					    memory_order_acquire);
+	channel_unlock(ch);
+	if (p && !held)
+		return fail(SHARE_EINVAL, "this message was given up already");
+	if (gone)
+		return fail(SHARE_EOWNERDEAD, "the caller has died or left");
+	*out = call;
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
 
 const struct channel_role receiver_role = {
     .meet = meet,
