@@ -129,7 +129,7 @@ void sender_abandon_unlocking(struct sender *sender)
 			sender_charge_gone(sender, owner->uid);
 		if (r == 0 && p && is_left_behind(p)) {
 			ring_producer_abandon(sender->ring, members_index_of(sender->members, p));
-			sender_dismiss(sender, p);
+			sender_let_go(sender->members, p);
 		}
 		owner_done_with_fence(sender, owner);
 	}

@@ -80,7 +80,7 @@ static void work_unlocking(struct sender *sender)
 	sender_reclaim_unlocking(sender, true);
 	/* messages of the dead, which others get now; and who was just admitted */
 	sender_watch_backlog_unlocking(sender);
-	sender_wake_others(sender);
+	members_wake_others(sender->members);
 }
 
 /* What woke us. */

@@ -7,11 +7,9 @@
  */
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/timerfd.h>
 
 #include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
@@ -114,14 +112,6 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	members = channel_unshared(ch);
 	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
 		members->peers[i].pidfd = members->peers[i].doorbell = -1;
-	if (members->sender) {
-		members->sender->patience.least_ms = ch->stall_ms;
-		STAILQ_INIT(&members->sender->cooling);
-		STAILQ_INIT(&members->sender->aside);
-		STAILQ_INIT(&members->sender->taken);
-	} else {
-		STAILQ_INIT(&members->receiver->stash);
-	}
 	return ch;
 }
 
@@ -142,41 +132,6 @@ static int map_pages(share_channel *ch, struct reply *reply)
 	ch->control = mapped;
 	r = page_map(own, channel_page_size(ch, ch->role), true, &ch->own);
 	return r < 0 ? fail_system(r, "mapping the pages of a channel") : 0;
-}
-
-static int make_sent(struct sender *sender, uint32_t in_flight)
-{
-	sender->sent = calloc(in_flight, sizeof(*sender->sent));
-	for (uint32_t i = in_flight; sender->sent && i-- > 0;) {
-		sender->sent[i].next = sender->unsent;
-		sender->unsent = &sender->sent[i];
-	}
-	return sender->sent ? 0 : -ENOMEM;
-}
-
-static int make_half(share_channel *ch)
-{
-	struct members *members = channel_unshared(ch);
-	struct sender *sender = members->sender;
-	int r;
-
-	if (members->receiver) {
-		r = ring_consumer_new(&ch->shape, ch->layout, ch->own, ch->slot, ch->member,
-				      &members->receiver->ring);
-		if (r == 0)
-			r = receiver_count_behind(members->receiver);
-		if (r == 0 && ch->latest)
-			ring_consumer_get_latest(members->receiver->ring);
-		return r < 0 ? fail_system(r, "opening a channel") : 0;
-	}
-	r = ring_producer_new(&ch->shape, ch->layout, ch->own, &sender->ring);
-	if (r == 0)
-		r = make_sent(sender, ch->shape.in_flight);
-	if (r < 0)
-		return fail_system(r, "opening a channel");
-	ring_producer_identify(sender->ring, ch->member);
-	ring_producer_wait_for(sender->ring, ch->wait_for);
-	return 0;
 }
 
 static int make_descriptors(share_channel *ch)
@@ -209,9 +164,7 @@ static int take_part(share_channel *ch)
 	members->epoch = atomic_load_explicit(&ch->control->epoch, memory_order_acquire) - 1;
 	r = members_sync_until_unlocking(members, -1);
 	channel_unlock(ch);
-	if (r == 0 && ch->role == SHARE_PRODUCER)
-		r = background_start(ch);
-	return r;
+	return r == 0 && members->role->start ? members->role->start(ch) : r;
 }
 
 static bool makes_sense(const share_channel *ch)
@@ -240,7 +193,7 @@ static int set_up(share_channel *ch, struct reply *reply)
 	channel_enlist(ch);
 	r = map_pages(ch, reply);
 	if (r == 0)
-		r = make_half(ch);
+		r = channel_unshared(ch)->role->open(channel_unshared(ch));
 	if (r == 0)
 		r = make_descriptors(ch);
 	return r == 0 ? take_part(ch) : r;
@@ -295,45 +248,13 @@ int share_channel_open(share_client *c, const char *name, int role,
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Makes the timer that has an event loop look again, once there is such a loop. */
-static int make_timer(struct members *members)
-{
-	share_channel *ch = members->ch;
-	struct epoll_event in = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
-
-	if (ch->timer >= 0)
-		return 0;
-	ch->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (ch->timer >= 0 && epoll_ctl(ch->epoll, EPOLL_CTL_ADD, ch->timer, &in) == 0)
-		return 0;
-	ch->timer = fd_close(ch->timer);
-	return fail_system(-errno, "making a descriptor for a channel");
-}
-
 int channel_get_fd(share_channel *ch)
 {
 	struct members *members = channel_lock(ch);
-	bool first;
-	int r;
+	int r = members->role->get_fd(members);
 
-	if (members->sender) {
-		r = sender_get_fd(members->sender);
-		channel_unlock(ch);
-		return r;
-	}
-	r = make_timer(members);
-	first = r == 0 && !members->wants_fd;
-	members->wants_fd |= r == 0;
-	/* the loop arms nothing while somebody sleeps, so that one is to sleep in its place */
-	if (first && members->sleeper)
-		waiter_wake(members->sleeper);
 	channel_unlock(ch);
-	if (r != 0)
-		return r;
-	/* who has looked before, without us knowing what for, has to look again */
-	if (first)
-		channel_look_again_soon(ch);
-	return ch->epoll;
+	return r;
 }
 
 int share_channel_get_fd(share_channel *ch)
@@ -357,33 +278,7 @@ int channel_get_stats(share_channel *ch, share_channel_stats *out)
 		return channel_given_up();
 	}
 	stats.sleeps = members->sleeps;
-	if (members->sender) {
-		struct ring_producer_stats s;
-
-		sender_reclaim_unlocking(members->sender, true);
-		ring_producer_get_stats(members->sender->ring, &s);
-		stats.sent = s.sent;
-		stats.dropped = s.dropped;
-		stats.redelivered = s.redelivered;
-		stats.set_aside = s.set_aside;
-		stats.rejected = s.rejected;
-		stats.left_behind = s.left_behind;
-		stats.in_flight = s.in_flight;
-		stats.waiting = s.waiting;
-		stats.done = s.done;
-		stats.producers = 1;
-		stats.consumers = members_count(members);
-	} else {
-		struct ring_consumer_stats s;
-
-		ring_consumer_get_stats(members->receiver->ring, &s);
-		stats.received = s.received;
-		stats.acknowledged = s.acknowledged;
-		stats.rejected = s.rejected;
-		stats.dropped = s.lost;
-		stats.producers = members_count(members);
-		stats.consumers = 1;
-	}
+	members->role->get_stats(members, &stats);
 	channel_unlock(ch);
 	struct_out(share_channel_stats, out, &stats);
 	return 0;

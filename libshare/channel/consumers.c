@@ -7,20 +7,22 @@
 
 #include "libshare/channel/inside.h"
 
-void sender_dismiss(struct sender *sender, struct channel_peer *p)
+void sender_let_go(struct members *members, struct channel_peer *p)
 {
+	struct sender *sender = members->sender;
+
 	if (p->known) {
 		sender_charge_stall(sender, p);
-		ring_producer_dismiss(sender->ring, members_index_of(sender->members, p), true);
+		ring_producer_dismiss(sender->ring, members_index_of(members, p), true);
 		owner_is_gone(sender, p->owner);
 	}
 	p->known = false;
 	p->owner = NULL;
-	sender->patience.stalling &= ~(UINT64_C(1) << members_index_of(sender->members, p));
-	members_close_peer(sender->members, p);
+	sender->patience.stalling &= ~(UINT64_C(1) << members_index_of(members, p));
+	members_close_peer(members, p);
 }
 
-static int meet(struct members *members, struct channel_peer *p)
+int sender_meet(struct members *members, struct channel_peer *p)
 {
 	struct sender *sender = members->sender;
 
@@ -43,21 +45,16 @@ static int meet(struct members *members, struct channel_peer *p)
 	return 0;
 }
 
-static void let_go(struct members *members, struct channel_peer *p)
-{
-	sender_dismiss(members->sender, p);
-}
-
 /* Somebody who was just admitted may sleep. */
-static void wake_all(struct members *members)
+void sender_wake_all(struct members *members)
 {
 	members_ring_doorbells(members, ring_producer_wake(members->sender->ring));
-	sender_wake_others(members->sender);
+	members_wake_others(members);
 }
 
 /* Who was left behind, who has closed the channel and has messages, and fences that are not reached
  * keep tickets and nothing else. */
-static bool somebody_may_make_room(struct members *members)
+bool sender_may_find_room(struct members *members)
 {
 	struct sender *sender = members->sender;
 	bool lacks_tickets = ring_producer_lacks_tickets(sender->ring);
@@ -77,11 +74,3 @@ static bool somebody_may_make_room(struct members *members)
 	}
 	return lacks_tickets && !STAILQ_EMPTY(&sender->cooling);
 }
-
-const struct channel_role sender_role = {
-    .meet = meet,
-    .note_death = let_go,
-    .let_go = let_go,
-    .after_sync = wake_all,
-    .others_may_act = somebody_may_make_room,
-};

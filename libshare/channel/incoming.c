@@ -162,8 +162,9 @@ int receiver_take(struct receiver *receiver, share_message *out)
 /* ------------------------------------------------------------------------------------------- */
 /* Messages of producers that are gone, which the broker gives to who has nothing else          */
 
-void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel_members *m)
+void receiver_hear(struct members *members, const struct wire_channel_members *m)
 {
+	struct receiver *receiver = members->receiver;
 	struct channel_stashed *s;
 	struct ring_message message;
 	struct channel_peer *p;
@@ -176,7 +177,7 @@ void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel
 	receiver->orphans.lost = m->lost;
 	if (!m->given || m->more || m->ticket >= receiver->ch->shape.in_flight)
 		return;
-	p = receiver->members->peers;
+	p = members->peers;
 	while (row < receiver->ch->shape.rows &&
 	       (p[row].member != m->producer || !p[row].known || p[row].over))
 		row++;
@@ -191,7 +192,7 @@ void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel
 	receiver->orphans.had++;
 	/* whose end is something to tell, though it was gone before we came */
 	receiver->had_producers = true;
-	receiver->members->some_gone = true;
+	members->some_gone = true;
 	if (!ring_consumer_fetch(receiver->ring, row, m->ticket, m->version, m->deliveries,
 				 &message)) {
 		data_leave(receiver, &message, 1);

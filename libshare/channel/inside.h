@@ -10,13 +10,14 @@
  * From below to above:
  *
  *   lock.c, sleep.c        the doors to a channel's state, and waiting for the other side
- *   members.c, sync.c      who else takes part; direct.c, what services need of that
+ *   members.c, sync.c      who else takes part; direct.c, what services need; loan.c
+ *   close.c, channel.c     what ends and what opens
  *   ready.c to patience.c  of the sender, what comes back, and who keeps it waiting: returns.c,
  *                          consumers.c
- *   data.c to incoming.c   of the receiver, what it is lent: behind.c, lent.c, loan.c, producers.c
+ *   data.c to incoming.c   of the receiver, what it is lent: behind.c, lent.c, producers.c
  *   producer.c             the sender: outgoing.c, abandon.c, aside.c, background.c, drain.c
  *   consumer.c             the receiver: retain.c, ack.c, reject.c, stash.c, ends.c, waiting.c
- *   close.c, channel.c     what ends and what opens
+ *   sender.c, receiver.c   these roles, which those that open and end a channel ask
  *
  * The rule of the lock. A `struct members *`, `struct sender *` or `struct receiver *` is only had
  * by taking the channel's lock: a function that takes one is called with the lock held and returns
@@ -59,6 +60,8 @@ struct members *channel_unshared(share_channel *ch);
 
 /* The last message of a closed channel was given up, and nobody is in a call about it. */
 void channel_end(void *channel);
+/* Tells the broker. */
+void channel_leave(share_channel *ch);
 
 /* ------------------------------------------------------------------------------------------- */
 /* members.c                                                                                   */
@@ -121,8 +124,12 @@ void members_deinit(struct members *members);
 /* ------------------------------------------------------------------------------------------- */
 /* consumers.c                                                                                 */
 
+/* These are of the role. */
+int sender_meet(struct members *members, struct channel_peer *p);
 /* A consumer is dead, or has left, or is the broker's to look after. */
-void sender_dismiss(struct sender *sender, struct channel_peer *p);
+void sender_let_go(struct members *members, struct channel_peer *p);
+void sender_wake_all(struct members *members);
+bool sender_may_find_room(struct members *members);
 
 /* ------------------------------------------------------------------------------------------- */
 /* producers.c                                                                                 */
@@ -130,6 +137,13 @@ void sender_dismiss(struct sender *sender, struct channel_peer *p);
 /* Tells the broker of producers that are gone and have nothing more for us, but for so many that
  * @keep their rows. True when there are others that are gone. */
 bool receiver_forget_drained_unlocking(struct receiver *receiver, uint32_t keep);
+/* These are of the role. */
+int receiver_meet(struct members *members, struct channel_peer *p);
+void receiver_note_death(struct members *members, struct channel_peer *p);
+void receiver_let_go(struct members *members, struct channel_peer *p);
+void receiver_ask(struct members *members, struct wire_channel_sync *question);
+void receiver_note_expelled(struct members *members);
+bool receiver_may_get_more(struct members *members);
 
 /* ------------------------------------------------------------------------------------------- */
 /* sync.c                                                                                      */
@@ -164,10 +178,11 @@ int members_sleep_unlocking(struct members *members, const struct ring_sleep *s,
 /* Waits until somebody says that something has changed, for a thread of the program: 0, or an error
  * when the wait is to end: SHARE_ECANCELED, SHARE_EINTR. */
 int members_wait_unlocking(struct members *members, int timeout_ms);
-/* Has the senders that sleep look again. */
-void sender_wake_others(struct sender *sender);
+/* Has those that sleep look again. */
+void members_wake_others(struct members *members);
 /* Tells an event loop to look again later, as nobody will say when what has come is ready. */
-void receiver_look_again(struct receiver *receiver, int ms);
+#define MEMBERS_LOOK_SOON_MS 1 /* a GPU wakes nobody up */
+void members_look_again(struct members *members, int ms);
 void channel_look_again_soon(share_channel *ch);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -286,7 +301,7 @@ void sender_awake(struct sender *sender);
 void sender_found_room(struct sender *sender);
 /* A message was set aside. */
 void sender_has_set_aside(struct sender *sender);
-int sender_get_fd(struct sender *sender);
+int sender_get_fd(struct members *members);
 
 /* ------------------------------------------------------------------------------------------- */
 /* background.c                                                                                */
@@ -312,7 +327,7 @@ int receiver_take(struct receiver *receiver, share_message *out);
 void receiver_become_stale(struct receiver *receiver);
 /* What an answer of the broker's says of orphans, once its producers are known; one that it gives
  * us is received. */
-void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel_members *m);
+void receiver_hear(struct members *members, const struct wire_channel_members *m);
 
 /* ------------------------------------------------------------------------------------------- */
 /* stash.c                                                                                     */
@@ -357,6 +372,16 @@ int receiver_wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t d
 			    share_message *out);
 
 /* ------------------------------------------------------------------------------------------- */
+/* loan.c                                                                                      */
+
+static inline struct lent_buffer *lent_of(share_buffer *b)
+{
+	return (struct lent_buffer *)(void *)b;
+}
+/* Makes an ordinary handle of a loan. 0 or an error. */
+int channel_retain(share_buffer *b);
+
+/* ------------------------------------------------------------------------------------------- */
 /* lent.c                                                                                      */
 
 /* Reserves a handle, so that the next call of lent_new() does not fail. False without memory. */
@@ -365,7 +390,6 @@ bool lent_reserve(struct receiver *receiver);
 bool lent_reserve_all(struct receiver *receiver, uint32_t n);
 struct lent_buffer *lent_new(struct receiver *receiver);
 void lent_free(struct receiver *receiver, struct lent_buffer *l);
-struct lent_buffer *lent_of(share_buffer *b);
 /* Makes it the handle of a message. False if the message's fence makes no sense. */
 bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t row,
 	       const struct ring_message *m);
@@ -375,15 +399,6 @@ int lent_reach(share_channel *ch, share_buffer *b);
 bool lent_is_mapped(share_channel *ch, share_buffer *b);
 /* Orders @stream behind what the producer did. 0 or an error. */
 int lent_order(share_message *m, void *stream, int timeout_ms);
-/* Asks the broker for a segment of the channel's pool; a GRANT brings it, if it is not here. 0 or
- * an error. */
-int channel_ask_for_segment(share_channel *ch, uint64_t segment);
-
-/* ------------------------------------------------------------------------------------------- */
-/* loan.c                                                                                      */
-
-/* Makes an ordinary handle of a loan. 0 or an error. */
-int channel_retain(share_buffer *b);
 
 /* ------------------------------------------------------------------------------------------- */
 /* ack.c                                                                                       */

@@ -19,11 +19,6 @@
 #define HANDLES_KEPT 256
 #define TRIES        3 /* a segment may be retired while it is asked for */
 
-struct lent_buffer *lent_of(share_buffer *b)
-{
-	return (struct lent_buffer *)(void *)b;
-}
-
 bool lent_reserve(struct receiver *receiver)
 {
 	if (!receiver->handles) {
@@ -125,7 +120,8 @@ bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t row,
 
 /* ------------------------------------------------------------------------------------------- */
 
-int channel_ask_for_segment(share_channel *ch, uint64_t segment)
+/* A GRANT brings it, if it is not here. 0 or an error. */
+static int ask_for_segment(share_channel *ch, uint64_t segment)
 {
 	struct wire_message m = {.type = WIRE_CHANNEL_SEGMENT};
 
@@ -149,7 +145,7 @@ static int fetch(share_channel *ch, share_buffer *b)
 	rpc_poll(ch->client);
 	r = find(ch, b);
 	for (int i = 0; r == 0 && !b->segment && i < TRIES; i++) {
-		int asked = channel_ask_for_segment(ch, lent_of(b)->lent.segment);
+		int asked = ask_for_segment(ch, lent_of(b)->lent.segment);
 
 		if (asked == SHARE_EDISCONNECTED)
 			rpc_read_rest(ch->client);

@@ -12,8 +12,6 @@
 struct whole {
 	share_channel ch; /* first: a handle leads to it */
 	struct members members;
-	struct sender sender;
-	struct receiver receiver;
 };
 
 static struct whole *whole_of(share_channel *ch)
@@ -28,15 +26,14 @@ share_channel *channel_alloc(int role)
 
 	if (!w)
 		return NULL;
+	w->members.ch = &w->ch;
+	w->members.role = role == SHARE_PRODUCER ? &sender_role : &receiver_role;
+	if (!w->members.role->begin(&w->members)) {
+		handle_free(w);
+		return NULL;
+	}
 	pthread_mutex_init(&w->ch.lock, NULL);
 	w->ch.role = role;
-	w->members.ch = w->sender.ch = w->receiver.ch = &w->ch;
-	w->sender.members = w->receiver.members = &w->members;
-	w->members.role = role == SHARE_PRODUCER ? &sender_role : &receiver_role;
-	if (role == SHARE_PRODUCER)
-		w->members.sender = &w->sender;
-	else
-		w->members.receiver = &w->receiver;
 	return &w->ch;
 }
 
@@ -76,18 +73,18 @@ struct members *channel_lock(share_channel *ch)
 struct sender *sender_lock(share_channel *ch)
 {
 	pthread_mutex_lock(&ch->lock);
-	return &whole_of(ch)->sender;
+	return whole_of(ch)->members.sender;
 }
 
 struct receiver *receiver_lock(share_channel *ch)
 {
 	pthread_mutex_lock(&ch->lock);
-	return &whole_of(ch)->receiver;
+	return whole_of(ch)->members.receiver;
 }
 
 struct receiver *receiver_trylock(share_channel *ch)
 {
-	return pthread_mutex_trylock(&ch->lock) == 0 ? &whole_of(ch)->receiver : NULL;
+	return pthread_mutex_trylock(&ch->lock) == 0 ? whole_of(ch)->members.receiver : NULL;
 }
 
 void channel_unlock(share_channel *ch)

@@ -20,7 +20,7 @@ static bool has_admitted_us(const share_channel *ch, const struct channel_peer *
 	return atomic_load_explicit(&a->consumer, memory_order_acquire) == ch->member;
 }
 
-static int meet(struct members *members, struct channel_peer *p)
+int receiver_meet(struct members *members, struct channel_peer *p)
 {
 	struct receiver *receiver = members->receiver;
 
@@ -34,7 +34,7 @@ static int meet(struct members *members, struct channel_peer *p)
 	return 0;
 }
 
-static void note_death(struct members *members, struct channel_peer *p)
+void receiver_note_death(struct members *members, struct channel_peer *p)
 {
 	epoll_ctl(members->ch->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
 	p->pidfd = fd_close(p->pidfd);
@@ -43,7 +43,7 @@ static void note_death(struct members *members, struct channel_peer *p)
 }
 
 /* A producer of which nothing more is to come, or to be acknowledged. */
-static void let_go(struct members *members, struct channel_peer *p)
+void receiver_let_go(struct members *members, struct channel_peer *p)
 {
 	struct receiver *receiver = members->receiver;
 
@@ -73,7 +73,7 @@ bool receiver_forget_drained_unlocking(struct receiver *receiver, uint32_t keep)
 		}
 		m.channel_drained.member = receiver->ch->member;
 		m.channel_drained.producer = p->member;
-		let_go(receiver->members, p);
+		receiver_let_go(receiver->members, p);
 		if (receiver->members->alone)
 			continue;
 		channel_unlock(receiver->ch);
@@ -84,7 +84,7 @@ bool receiver_forget_drained_unlocking(struct receiver *receiver, uint32_t keep)
 }
 
 /* What is left of those that are gone, once there is nothing else to receive. */
-static void ask_for_orphan(struct members *members, struct wire_channel_sync *question)
+void receiver_ask(struct members *members, struct wire_channel_sync *question)
 {
 	const struct receiver *receiver = members->receiver;
 
@@ -94,17 +94,12 @@ static void ask_for_orphan(struct members *members, struct wire_channel_sync *qu
 	question->had = receiver->orphans.had;
 }
 
-static void note_expelled(struct members *members)
+void receiver_note_expelled(struct members *members)
 {
 	receiver_become_stale(members->receiver);
 }
 
-static void hear_of_orphans(struct members *members, const struct wire_channel_members *said)
-{
-	receiver_apply_orphans(members->receiver, said);
-}
-
-static bool somebody_may_send(struct members *members)
+bool receiver_may_get_more(struct members *members)
 {
 	for (uint32_t i = 0; i < members->ch->shape.rows; i++) {
 		const struct channel_peer *p = &members->peers[i];
@@ -172,15 +167,3 @@ int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out)
 	*out = call;
 	return 0;
 }
-
-/* ------------------------------------------------------------------------------------------- */
-
-const struct channel_role receiver_role = {
-    .meet = meet,
-    .note_death = note_death,
-    .let_go = let_go,
-    .ask = ask_for_orphan,
-    .note_expelled = note_expelled,
-    .hear = hear_of_orphans,
-    .others_may_act = somebody_may_send,
-};

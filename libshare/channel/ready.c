@@ -113,14 +113,14 @@ void sender_found_room(struct sender *sender)
 }
 
 /* Whoever has looked before, without us knowing what for, has to look again. */
-int sender_get_fd(struct sender *sender)
+int sender_get_fd(struct members *members)
 {
-	if (!sender->members->wants_fd) {
-		sender->ready.told = READY_UNKNOWN;
-		be_readable(sender);
+	if (!members->wants_fd) {
+		members->sender->ready.told = READY_UNKNOWN;
+		be_readable(members->sender);
 	}
-	sender->members->wants_fd = true;
-	return sender->ch->room;
+	members->wants_fd = true;
+	return members->ch->room;
 }
 
 int channel_get_room_fd(share_channel *ch)

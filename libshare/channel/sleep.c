@@ -20,8 +20,6 @@
 #include "base/clock.h"
 #include "libshare/channel/inside.h"
 
-#define LOOK_AGAIN_MS 1 /* a GPU wakes nobody up */
-
 /* At most @timeout_ms, in place of whoever else may be there to sleep. With the time over it is 1.
  */
 int members_sleep_unlocking(struct members *members, const struct ring_sleep *s, int timeout_ms)
@@ -55,39 +53,25 @@ int members_sleep_unlocking(struct members *members, const struct ring_sleep *s,
 	return r;
 }
 
-void receiver_look_again(struct receiver *receiver, int ms)
+void members_look_again(struct members *members, int ms)
 {
 	struct itimerspec soon = {.it_value.tv_nsec = ms > 0 ? (long)ms * 1000000 : 1};
 
-	if (receiver->ch->timer >= 0)
-		timerfd_settime(receiver->ch->timer, 0, &soon, NULL);
-}
-
-void channel_look_again(share_channel *ch)
-{
-	struct receiver *receiver = receiver_lock(ch);
-
-	receiver->look_again = true;
-	if (receiver->members->sleeper)
-		waiter_wake(receiver->members->sleeper);
-	bell_ring(&ch->changed);
-	receiver_look_again(receiver, 0);
-	channel_unlock(ch);
+	if (members->ch->timer >= 0)
+		timerfd_settime(members->ch->timer, 0, &soon, NULL);
 }
 
 void channel_look_again_soon(share_channel *ch)
 {
-	struct receiver *receiver;
-	receiver = receiver_lock(ch);
-	receiver_look_again(receiver, LOOK_AGAIN_MS);
+	members_look_again(channel_lock(ch), MEMBERS_LOOK_SOON_MS);
 	channel_unlock(ch);
 }
 
-void sender_wake_others(struct sender *sender)
+void members_wake_others(struct members *members)
 {
-	if (sender->members->sleeper)
-		waiter_wake(sender->members->sleeper);
-	bell_ring(&sender->ch->changed);
+	if (members->sleeper)
+		waiter_wake(members->sleeper);
+	bell_ring(&members->ch->changed);
 }
 
 void channel_end_waits(share_channel *ch)
@@ -95,9 +79,7 @@ void channel_end_waits(share_channel *ch)
 	struct members *members = channel_lock(ch);
 
 	members->given_up = true;
-	if (members->sleeper)
-		waiter_wake(members->sleeper);
-	bell_ring(&ch->changed);
+	members_wake_others(members);
 	channel_unlock(ch);
 }
 

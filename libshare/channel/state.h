@@ -104,12 +104,29 @@ struct channel_peer {
 	struct held_fence hold; /* of its timelines, so that they are here when they are needed */
 };
 
-/*
- * What our role makes of the members of the other one: members.c and sync.c know them, and call
- * this with the channel's lock held. Where NULL is there, the role has nothing to do.
- */
 struct members;
+
+/*
+ * What a role does where both do something else (sender.c, receiver.c). The functions are called
+ * with the channel's lock held if they take the members; NULL stands for nothing to be done.
+ */
 struct channel_role {
+	/* Makes its half of a channel, of zeros but for what refers to the rest. False without
+	 * memory. */
+	bool (*begin)(struct members *members);
+	/* Our page is mapped. 0 or an error. */
+	int (*open)(struct members *members);
+	/* Who takes part is known: 0 or an error. Or NULL. */
+	int (*start)(share_channel *ch);
+	/* For an event loop: a descriptor, or an error. */
+	int (*get_fd)(struct members *members);
+	void (*get_stats)(struct members *members, share_channel_stats *out);
+	/* The program closes it. */
+	void (*close)(share_channel *ch);
+	/* Nobody has it any more, and its peers are gone: frees its half. */
+	void (*end)(struct members *members);
+
+	/* What it makes of the members of the other one, which members.c and sync.c know. */
 	/* Makes one known to the ring, or takes note of what has become of it. 0 or an error. */
 	int (*meet)(struct members *members, struct channel_peer *p);
 	/* Its process is seen to be dead. */
@@ -133,8 +150,10 @@ extern const struct channel_role sender_role, receiver_role;
 struct members {
 	share_channel *ch;
 	const struct channel_role *role;
-	struct sender *sender;                          /* NULL in a consumer */
-	struct receiver *receiver;                      /* NULL in a producer */
+	union { /* what our role has, which it alone knows */
+		struct sender *sender;
+		struct receiver *receiver;
+	};
 	struct channel_peer peers[CHANNEL_MEMBERS_MAX]; /* see members_index() */
 	bool some_gone; /* there are producers of which there may be an end to tell */
 
