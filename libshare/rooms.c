@@ -17,6 +17,12 @@ const struct client_room *const client_rooms[] = {
     NULL,
 };
 
+/* Which half of a channel a member has. */
+const struct channel_role *const channel_roles[] = {
+    [SHARE_PRODUCER] = &sender_role,
+    [SHARE_CONSUMER] = &receiver_role,
+};
+
 /* A message in flight has a reference on its buffer, and its consumer a loan of it. */
 const struct buffer_carrier buffer_carrier = {
     .release_loan = channel_release,

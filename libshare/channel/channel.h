@@ -15,6 +15,8 @@
 
 struct client_room;
 extern const struct client_room channel_room;
+struct channel_role;
+extern const struct channel_role sender_role, receiver_role;
 
 /* ------------------------------------------------------------------------------------------- */
 /* For buffers (struct buffer_carrier)                                                         */

@@ -27,7 +27,7 @@ share_channel *channel_alloc(int role)
 	if (!w)
 		return NULL;
 	w->members.ch = &w->ch;
-	w->members.role = role == SHARE_PRODUCER ? &sender_role : &receiver_role;
+	w->members.role = channel_roles[role];
 	if (!w->members.role->begin(&w->members)) {
 		handle_free(w);
 		return NULL;

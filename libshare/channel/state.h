@@ -144,7 +144,8 @@ struct channel_role {
 	/* Whether somebody is there who could do what we wait for. */
 	bool (*others_may_act)(struct members *members);
 };
-extern const struct channel_role sender_role, receiver_role;
+/* By SHARE_PRODUCER and SHARE_CONSUMER; in libshare/rooms.c. */
+extern const struct channel_role *const channel_roles[];
 
 /* Who else takes part, and the questions to the broker about it; and who of us waits. */
 struct members {
