@@ -7,8 +7,11 @@
 
 #include "libshare/buffer/buffer.h"
 #include "libshare/channel/channel.h"
+#include "libshare/channel/role.h"
 #include "libshare/client/room.h"
 #include "libshare/order/order.h"
+#include "libshare/receiver/receiver.h"
+#include "libshare/sender/sender.h"
 
 const struct client_room *const client_rooms[] = {
     &order_room,

@@ -19,7 +19,8 @@ ENTRY = re.compile(r"\*\*([a-z ]+)\*\* — (.+\.) \[(.+)\]\(\.\./(.+)\)")
 STRAY = {
     "park": "agent base broker/buffer broker/channel broker/client broker/config broker/device broker/log"
             " broker/memory broker/names broker/request memory ring wire",
-    "token": "agent base broker/channel libshare/channel libshare/service memory pages ring",
+    "token": "agent base broker/channel libshare/channel libshare/receiver libshare/sender libshare/service memory"
+             " pages ring",
     "settle": "agent base broker/buffer broker/client broker/config broker/device broker/memory"
               " broker/names broker/report broker/request libshare/buffer libshare/client libshare/order"
               " libshare/service memory pages ring tools",

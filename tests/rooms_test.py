@@ -18,8 +18,8 @@
 # FACES has, and nothing else. These have at most 100 lines each; and what a sub-room's files alone
 # know of each other is in one header, inside.h.
 #
-# The sources of ring/, of libshare/channel and of broker/memory have an order, too: none calls one
-# that calls it, whatever is in between.
+# The sources of ring/, of broker/memory and of what channels are made of in libshare have an order,
+# too: none calls one that calls it, whatever is in between.
 #
 # And four things that one room (or file) only knows: libevent the broker (and the exporter, which serves
 # HTTP with it, and the bridge), SCM_RIGHTS wire/packet.c, mappings of what other processes have as
@@ -94,8 +94,13 @@ KNOWS = {
     "libshare/order": "libshare/program libshare/client",
     "libshare/buffer": "libshare/program libshare/client libshare/order",
     "libshare/channel": "libshare/program libshare/client libshare/order libshare/buffer",
-    "libshare/*.c": "libshare/client libshare/order libshare/buffer libshare/channel",
-    "libshare/service": "libshare/program libshare/client libshare/buffer libshare/channel",
+    "libshare/sender": "libshare/program libshare/client libshare/order libshare/buffer libshare/channel",
+    "libshare/receiver": "libshare/program libshare/client libshare/order libshare/buffer libshare/channel"
+                         " libshare/sender",
+    "libshare/*.c": "libshare/client libshare/order libshare/buffer libshare/channel libshare/sender"
+                    " libshare/receiver",
+    "libshare/service": "libshare/program libshare/client libshare/buffer libshare/channel libshare/sender"
+                        " libshare/receiver",
     "bridge/data": "bridge/*.h",
     "bridge/names": "bridge/*.h bridge/data",
     "bridge/channels": "bridge/*.h bridge/data",
@@ -129,7 +134,9 @@ FACES = {
     "libshare/client": "client dispatch inspect operation room rpc",
     "libshare/order": "gpu_late order",
     "libshare/buffer": "buffer segment uses",
-    "libshare/channel": "channel message ready",
+    "libshare/channel": "channel loan lock members message role state wait",
+    "libshare/sender": "sender",
+    "libshare/receiver": "receiver",
     "libshare/service": "",  # nobody needs one
     "bridge/data": "data memory message",
     "bridge/names": "names",
@@ -283,7 +290,7 @@ class Tree:
         """Of each source of the rooms that have an order: the others there that it calls."""
         defined = {}
         texts = {file: "\n".join(lines) for file, lines in self.code.items()
-                 if re.fullmatch(r"(ring|libshare/channel|broker/memory)/\w+\.c", file)}
+                 if re.fullmatch(r"(ring|libshare/(channel|sender|receiver)|broker/memory)/\w+\.c", file)}
         for file, text in texts.items():
             for function in re.findall(r"^(?!static)\w[^;{}()]*\b(\w+)\([^;{}]*\)\s*\{", text, re.MULTILINE):
                 defined[function] = file
@@ -316,8 +323,8 @@ class Tree:
 OFFENCES = {
     "void one(void)\n{\n\tother();\n}": "ring/bad1.c",
     "int other(int a,\n\t  int b)\n{\n\tone();\n}": "ring/bad2.c",
-    "void third(void)\n{\n\tfourth();\n}": "libshare/channel/bad1.c",
-    "void fourth(void)\n{\n\tthird();\n}": "libshare/channel/bad2.c",
+    "void third(void)\n{\n\tfourth();\n}": "libshare/sender/bad1.c",
+    "void fourth(void)\n{\n\tthird();\n}": "libshare/receiver/bad2.c",
     "void fifth(void)\n{\n\tsixth();\n}": "broker/memory/bad1.c",
     "void sixth(void)\n{\n\tfifth();\n}": "broker/memory/bad2.c",
     "static void alone(void)\n{\n\tlast();\n}": "ring/good1.c",

@@ -2,7 +2,8 @@
 
 /*
  * The end of a membership: the program closes the channel, and it ends when nobody has a message of
- * it any more. What a role does with its half by then is in sender.c and receiver.c.
+ * it any more. What a role does with its half by then is in sender/sender.c and
+ * receiver/receiver.c.
  */
 
 #include "libshare/channel/inside.h"

@@ -3,7 +3,7 @@
 /*
  * The doors to what a channel's lock guards. This file alone knows where the guarded parts of a
  * channel lie, so that nobody has a pointer to one of them who has not come through a door; what
- * such a pointer says of the lock is at the top of inside.h.
+ * such a pointer says of the lock is at the top of lock.h.
  */
 
 #include "libshare/channel/inside.h"

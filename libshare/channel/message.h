@@ -11,12 +11,6 @@
 
 /* Messages in the program's memory. */
 
-/* One that is sent, of whatever size its struct is, for channel_send(): 0, or SHARE_EINVAL. */
-int channel_outgoing(const share_channel *ch, const share_outgoing *from, share_outgoing *out);
-
-/* Checks whether it can be sent, by what is known here. 0 or an error. */
-int channel_check_outgoing(const share_channel *ch, const share_outgoing *m, void *stream);
-
 /* A message that was received: 0, or SHARE_EINVAL. */
 static inline int message_check(const share_message *m)
 {
@@ -70,10 +64,7 @@ static inline void message_prepare(share_message *m, size_t stride)
 		memset(m + 1, 0, stride - sizeof(*m));
 }
 
-/* A few bytes that the channel's owner keeps with a message that was received. False: it was given
- * up. */
-#define CHANNEL_NOTE_SIZE 16
-bool channel_get_note(const share_message *m, void *out);
-void channel_set_note(const share_message *m, const void *note);
+/* To a program that gives up the copy of a message. */
+#define GIVEN_UP "this message was given up before"
 
 #endif

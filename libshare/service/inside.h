@@ -11,8 +11,9 @@
 
 #include "libshare/channel/channel.h"
 #include "libshare/channel/message.h"
-#include "libshare/channel/ready.h"
 #include "libshare/client/client.h"
+#include "libshare/receiver/receiver.h"
+#include "libshare/sender/sender.h"
 
 /*
  * A service is two channels: requests, a queue from callers to workers, and replies, where each

@@ -5,7 +5,7 @@
  * remembered, so that what a producer remembers does not grow with their number.
  */
 
-#include "libshare/channel/inside.h"
+#include "libshare/sender/inside.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/support/channel_work.h"

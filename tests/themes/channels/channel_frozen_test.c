@@ -10,7 +10,7 @@
 
 #include <share/private/core.h>
 
-#include "libshare/channel/inside.h"
+#include "libshare/sender/inside.h"
 #include "tests/harness/broker_process.h"
 #include "tests/harness/fixture.h"
 #include "tests/support/channel_work.h"

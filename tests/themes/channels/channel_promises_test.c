@@ -9,7 +9,7 @@
 
 #include <share/private/core.h>
 
-#include "libshare/channel/inside.h"
+#include "libshare/sender/inside.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/support/channel_work.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CHANNEL_DATA_H
-#define LIBSHARE_CHANNEL_DATA_H
+#ifndef LIBSHARE_RECEIVER_DATA_H
+#define LIBSHARE_RECEIVER_DATA_H
 
 #include <string.h>
 
-#include "libshare/channel/inside.h"
+#include "libshare/receiver/inside.h"
 
 /* What each message that is received and given up goes through of data.c. */
 

@@ -9,8 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
+#include "libshare/receiver/inside.h"
+#include "libshare/sender/sender.h"
 
 /* In this order: later ones may be done before. */
 struct channel_behind {

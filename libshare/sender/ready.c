@@ -14,7 +14,7 @@
 
 #include <sys/eventfd.h>
 
-#include "libshare/channel/inside.h"
+#include "libshare/sender/inside.h"
 
 static void be_readable(struct sender *sender)
 {

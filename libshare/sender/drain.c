@@ -8,9 +8,9 @@
 #include <share/private/core.h>
 
 #include "base/clock.h"
-#include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"
+#include "libshare/sender/inside.h"
 
 /* What is waited for: that nothing waits for consumers any more, or that every message with a
  * smaller number than @before is done with. */

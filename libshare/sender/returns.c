@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
+#include "libshare/sender/inside.h"
 
 #define LOOKS_AT_COOLING 4 /* in a call that has something else to do */
 

@@ -14,8 +14,8 @@
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
-#include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
+#include "libshare/sender/inside.h"
 
 #define ASK_AGAIN_MS 100
 

@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
+#include "libshare/sender/inside.h"
 
 static bool begin(struct members *members)
 {

@@ -11,9 +11,9 @@
 
 #include "base/process.h"
 #include "libshare/buffer/segment.h"
-#include "libshare/channel/inside.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
+#include "libshare/sender/inside.h"
 
 /* A handle of a message that is only the message's cannot be given away. */
 static bool is_only_lent(share_buffer *b)

@@ -20,8 +20,8 @@
 
 #include "base/mutation.h"
 #include "base/thread.h"
-#include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
+#include "libshare/sender/inside.h"
 
 #define LOOK_MS      100
 #define LOOK_LAST_MS 1000 /* where nothing changes for longer */

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
+#include "libshare/receiver/inside.h"
 
 #define SPINS    20 /* looks before going to sleep: about a microsecond */
 #define VAIN     4  /* spins for nothing, after which it is not done again but now and then */

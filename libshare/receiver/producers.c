@@ -8,9 +8,9 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
-#include "libshare/channel/inside.h"
 #include "libshare/client/rpc.h"
 #include "libshare/program/error.h"
+#include "libshare/receiver/inside.h"
 
 /* One that was gone before we have seen it counts if it has admitted us. */
 static bool has_admitted_us(const share_channel *ch, const struct channel_peer *p)

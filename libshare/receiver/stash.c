@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-#include "libshare/channel/data.h"
 #include "libshare/program/error.h"
+#include "libshare/receiver/data.h"
 
 /* Not acknowledged, so that in a queue somebody else gets them. */
 void receiver_drop_stash(struct receiver *receiver)

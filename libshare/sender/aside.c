@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "libshare/buffer/uses.h"
-#include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
+#include "libshare/sender/inside.h"
 
 /* Takes it from the program; NULL when that has given it up before. */
 static struct channel_aside *find_taken(share_channel *ch, const share_message *m)

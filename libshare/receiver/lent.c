@@ -12,9 +12,9 @@
 
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
-#include "libshare/channel/inside.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
+#include "libshare/receiver/inside.h"
 
 #define HANDLES_KEPT 256
 #define TRIES        3 /* a segment may be retired while it is asked for */

@@ -10,8 +10,8 @@
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
-#include "libshare/channel/data.h"
 #include "libshare/program/error.h"
+#include "libshare/receiver/data.h"
 
 static bool begin(struct members *members)
 {

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
+#include "libshare/receiver/inside.h"
 
 /* That long the broker is given to say who has come or gone, whatever the time limit: that there is
  * nothing to receive is true then, and it takes no time unless the broker is stopped. Without an

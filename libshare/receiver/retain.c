@@ -2,7 +2,7 @@
 
 /* Buffers that the program keeps when it gives up their message: they get leases. */
 
-#include "libshare/channel/data.h"
+#include "libshare/receiver/data.h"
 
 static int lease_if_kept(share_buffer *handle, void *unused)
 {

@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "libshare/buffer/segment.h"
-#include "libshare/channel/inside.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"
+#include "libshare/receiver/inside.h"
 
 #define WORK_MS 1 /* so often an event loop looks for work that a message comes after */
 

@@ -5,7 +5,7 @@
  * told here.
  */
 
-#include "libshare/channel/inside.h"
+#include "libshare/sender/inside.h"
 
 void sender_let_go(struct members *members, struct channel_peer *p)
 {

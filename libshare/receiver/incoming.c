@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "base/probe.h"
-#include "libshare/channel/data.h"
 #include "libshare/program/error.h"
+#include "libshare/receiver/data.h"
 
 static void fill(struct receiver *receiver, uint32_t row, const struct ring_message *m,
 		 uint64_t lost, share_message *out)

@@ -10,10 +10,10 @@
 #include "base/mutation.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
-#include "libshare/channel/inside.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"
+#include "libshare/receiver/inside.h"
 
 static int check_reject(share_channel *ch, const share_message *m)
 {

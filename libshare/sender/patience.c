@@ -14,7 +14,7 @@
  */
 
 #include "base/clock.h"
-#include "libshare/channel/inside.h"
+#include "libshare/sender/inside.h"
 
 #define SLICE_MS         500
 #define COOLING_SLICE_MS 1 /* a GPU wakes nobody up */

@@ -15,10 +15,11 @@
 #include "base/mutation.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
-#include "libshare/channel/data.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"
+#include "libshare/receiver/data.h"
+#include "libshare/sender/sender.h"
 
 #define NO_MESSAGE \
 	"there is no message (its channel is NULL): none was received, or it was given up"

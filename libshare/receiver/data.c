@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/channel/data.h"
 #include "libshare/program/error.h"
+#include "libshare/receiver/data.h"
 
 static bool make_room_for_buffers(const struct receiver *receiver, struct channel_data *d)
 {

@@ -16,9 +16,9 @@
 #include "base/mutation.h"
 #include "base/probe.h"
 #include "libshare/buffer/segment.h"
-#include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"
+#include "libshare/sender/inside.h"
 
 /* ------------------------------------------------------------------------------------------- */
 /* Into the ring                                                                               */
