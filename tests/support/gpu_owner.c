@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/memory.h"
+#include "tests/support/free_memory.h"
 #include "tests/support/gpu_owner.h"
 #include "tests/support/kinds.h"
 
@@ -83,33 +83,13 @@ void owner_finish(struct child *owner)
 	settle(gpu_client, s.segments == 0 && s.leases == 0 && s.names == 0 && s.clients == 1);
 }
 
-static void measures(struct child *self, void *data)
-{
-	struct failure failure;
-	const struct cuda *cu;
-	CUcontext context;
-	CUdevice device;
-	size_t free, total;
-	uint64_t told;
-
-	(void)data;
-	check_ok(cuda_get(&cu, &failure));
-	check(cu->DeviceGet(&device, 0) == CUDA_SUCCESS);
-	check(cu->DevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS);
-	check(cu->CtxPushCurrent(context) == CUDA_SUCCESS);
-	check(cu->MemGetInfo(&free, &total) == CUDA_SUCCESS);
-	told = free;
-	child_point_with(self, "measured", &told, sizeof(told));
-}
-
 uint64_t gpu_free_memory(void)
 {
-	struct child *child = child_start(measures, NULL);
 	uint64_t bytes;
 
-	child_wait_with(child, "measured", &bytes, sizeof(bytes));
-	child_go(child);
-	child_finish(child);
+	free_memory_start();
+	bytes = free_memory();
+	free_memory_stop();
 	return bytes;
 }
 

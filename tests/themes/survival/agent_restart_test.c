@@ -19,6 +19,7 @@
 #include <share/event.h>
 
 #include "tests/support/drivers.h"
+#include "tests/support/free_memory.h"
 #include "tests/support/visit.h"
 #include "tests/themes/pools/conformance.h"
 
@@ -31,6 +32,7 @@ static void start(void)
 	broker_use_program(DYING_BROKER);
 	kinds_start_on("events=2", "{\"create_pools\": [\"*\"]}");
 	fixture_uses_devices();
+	free_memory_start();
 	client = connect_as("test");
 }
 
@@ -38,6 +40,7 @@ static void stop(void)
 {
 	share_disconnect(client);
 	fixture_stop();
+	free_memory_stop();
 	drivers_done();
 }
 
@@ -52,15 +55,6 @@ static void kill_broker(void)
 	broker_kill_serving();
 	check_eq(agent(client), before);
 	check(broker_said("another one takes over") == 0);
-}
-
-static int64_t free_memory(void)
-{
-	json_t *rows = report(client, "devices");
-	int64_t bytes = number_of(json_array_get(rows, 0), "free");
-
-	json_decref(rows);
-	return bytes;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -118,8 +112,8 @@ static void imports(struct child *self, void *data)
 
 static void memory_remains(const char *kind)
 {
+	uint64_t before = free_memory();
 	share_pool *p = make_pool(kind);
-	int64_t before = free_memory();
 	struct child *owner = child_start(publishes, NULL);
 
 	child_wait(owner, "published");
