@@ -18,8 +18,8 @@
 # FACES has, and nothing else. These have at most 100 lines each; and what a sub-room's files alone
 # know of each other is in one header, inside.h.
 #
-# The sources of ring/, of broker/memory and of what channels are made of in libshare have an order,
-# too: none calls one that calls it, whatever is in between.
+# The sources of ring/, of what channels are made of in libshare, and of most rooms of the broker have
+# an order, too: none calls one that calls it, whatever is in between.
 #
 # And four things that one room (or file) only knows: libevent the broker (and the exporter, which serves
 # HTTP with it, and the bridge), SCM_RIGHTS wire/packet.c, mappings of what other processes have as
@@ -170,6 +170,11 @@ FACES = {
     "broker/life": "",  # nobody needs one
 }
 
+# The rooms whose sources have an order.
+ORDERED = """ring libshare/channel libshare/sender libshare/receiver broker/accounts broker/config
+    broker/keeper broker/log broker/memory broker/monitor broker/order broker/report broker/request
+    broker/rights broker/suballocator""".split()
+
 LIBEVENT = re.compile(r"event2/.*|event\.h|evutil\.h")
 ENDINGS = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".in")
 
@@ -290,7 +295,7 @@ class Tree:
         """Of each source of the rooms that have an order: the others there that it calls."""
         defined = {}
         texts = {file: "\n".join(lines) for file, lines in self.code.items()
-                 if re.fullmatch(r"(ring|libshare/(channel|sender|receiver)|broker/memory)/\w+\.c", file)}
+                 if re.fullmatch(f"({'|'.join(ORDERED)})/\\w+\\.c", file)}
         for file, text in texts.items():
             for function in re.findall(r"^(?!static)\w[^;{}()]*\b(\w+)\([^;{}]*\)\s*\{", text, re.MULTILINE):
                 defined[function] = file

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "broker/accounts/account.h"
 #include "broker/accounts/inside.h"
 
@@ -102,4 +106,28 @@ void charge_split(struct charge *c, uint64_t amount, struct charge *part)
 		return;
 	set(part, c->account, (enum limit_kind)c->resource, n, 0);
 	c->amount -= part->amount;
+}
+
+uint32_t paid_room(uint32_t n, uint32_t index)
+{
+	uint32_t room = n ? n : 16;
+
+	while (room <= index)
+		room *= 2;
+	return room;
+}
+
+int paid_grow(struct account *account, void **array, uint32_t *n, uint32_t index, size_t size)
+{
+	uint32_t room = paid_room(*n, index);
+	char *grown;
+
+	grown = realloc(*array, room * size);
+	if (!grown)
+		return -ENOMEM;
+	memset(grown + *n * size, 0, (room - *n) * size);
+	account_must_add(account, (room - *n) * size);
+	*array = grown;
+	*n = room;
+	return 0;
 }

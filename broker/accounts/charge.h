@@ -3,6 +3,7 @@
 #define BROKER_ACCOUNTS_CHARGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "broker/config/config.h"
@@ -43,5 +44,11 @@ void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount, uin
 void charge_move(struct charge *c, struct account *to);
 /* Splits off a part, which is returned by itself. */
 void charge_split(struct charge *c, uint64_t amount, struct charge *part);
+
+/* Grows an array for which a user pays, so that there is a place with this index, and zeros in all
+ * new ones. 0 or -ENOMEM. */
+int paid_grow(struct account *account, void **array, uint32_t *n, uint32_t index, size_t size);
+/* Returns how many places it has then. */
+uint32_t paid_room(uint32_t n, uint32_t index);
 
 #endif

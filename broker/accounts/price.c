@@ -2,12 +2,7 @@
 
 #include "broker/accounts/price.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mutation.h"
-#include "broker/accounts/account.h"
 #include "broker/journal/journal.h"
 
 #define LARGE      4096
@@ -42,28 +37,4 @@ uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own
 	default:
 		return each[resource] * amount + twice(of_its_own);
 	}
-}
-
-uint32_t paid_room(uint32_t n, uint32_t index)
-{
-	uint32_t room = n ? n : 16;
-
-	while (room <= index)
-		room *= 2;
-	return room;
-}
-
-int paid_grow(struct account *account, void **array, uint32_t *n, uint32_t index, size_t size)
-{
-	uint32_t room = paid_room(*n, index);
-	char *grown;
-
-	grown = realloc(*array, room * size);
-	if (!grown)
-		return -ENOMEM;
-	memset(grown + *n * size, 0, (room - *n) * size);
-	account_must_add(account, (room - *n) * size);
-	*array = grown;
-	*n = room;
-	return 0;
 }

@@ -2,12 +2,9 @@
 #ifndef BROKER_ACCOUNTS_PRICE_H
 #define BROKER_ACCOUNTS_PRICE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "broker/config/config.h"
-
-struct account;
 
 /*
  * The price list: what each thing takes of the broker's memory and of the journal, in bytes, with
@@ -38,11 +35,5 @@ uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own
 #define PRICE_ENTRY       128u /* a message that was taken over, for each consumer that has it */
 #define PRICE_INHERITED   72u  /* the same, whoever has it, and its place in a table */
 #define PRICE_ORPHAN      264u /* a message whose producer is gone, and its places in tables */
-
-/* Grows an array for which a user pays, so that there is a place with this index, and zeros in all
- * new ones. 0 or -ENOMEM. */
-int paid_grow(struct account *account, void **array, uint32_t *n, uint32_t index, size_t size);
-/* Returns how many places it has then. */
-uint32_t paid_room(uint32_t n, uint32_t index);
 
 #endif

@@ -12,7 +12,6 @@
 #include <share/share.h>
 
 #include "broker/accounts/account.h"
-#include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
