@@ -187,6 +187,23 @@ def test_work_on_a_stream_comes_before_what_arrow_is_told(pool):
     driver.end()
 
 
+def test_arrow_has_it_in_a_function_on_its_stream_after_what_was_enqueued_before(client, pool):
+    with client.host_stream() as stream, client.host_stream() as other:
+        a, seen = pool.empty(4, "int32", stream=stream), []
+        a.record_stream(other)
+        other.launch(lambda: a.copy_from(bytes([5] * 16), stream=None))
+
+        def lend():
+            taken = Taken(a.__arrow_c_device_array__())
+            seen.append(a.tobytes(stream=None))
+            taken.release()
+
+        stream.launch(lend)
+        stream.synchronize()
+        assert seen == [bytes([5] * 16)]
+        del a
+
+
 def test_the_cuda_array_interface(pool):
     a = pool.empty((4, 6), "int16")
     assert a.__cuda_array_interface__ == {

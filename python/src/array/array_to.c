@@ -7,57 +7,39 @@
 
 #include "python/src/array/inside.h"
 
-/* Waits for what is enqueued on a stream of host memory. */
-static int wait_for(struct array *a, void *stream)
+/* Waits for what is enqueued on the stream. */
+static int wait_for(struct array *a, struct stream s)
 {
-	struct wait w;
+	share_client *c = a->client->handle.p; /* the array is a user of this handle */
+	int r, again, ordinal = array_ordinal(a);
 	share_fence fence;
-	int r, again;
-
-	/* Who calls from a function on the stream comes after what was enqueued before that. */
-	if (!stream || host_stream_is_here(stream))
-		return 0;
-	UNLOCKED(r = share_fence_record(a->client->handle.p, -1, stream, &fence));
-	if (r == SHARE_EINVAL) /* the stream was closed, after the work on it */
-		return 0;
-	if (r != 0 || !wait_begin(&w, NULL))
-		return r;
-	WAITING(&w, &a->client->handle, again, r,
-		share_fence_synchronize(a->client->handle.p, &fence, wait_ms(&w)));
-	return r;
-}
-
-/* Of a GPU: what is enqueued on a stream that comes after all others. */
-static bool wait_on_gpu(struct array *a)
-{
-	int r, again = 0, ordinal = array_ordinal(a);
-	struct stream last;
-	share_fence fence;
-	share_client *c;
 	struct wait w;
 
-	if (!wait_begin(&w, NULL) || !array_stream(a, NULL, &last) || !array_order(a, last.p) ||
-	    !array_enter(a))
-		return false;
-	c = a->client->handle.p;
-	UNLOCKED(r = share_fence_record(c, ordinal, last.p, &fence));
-	if (r == 0)
+	/* The thread that calls has no work left, nor has a stream that was closed. Who calls from
+	 * a function on the stream comes after what was enqueued before that. */
+	if ((!s.p && !a->on_gpu) || host_stream_is_here(s.p) || host_stream_is_over(s.owner))
+		return 0;
+	UNLOCKED(r = share_fence_record(c, ordinal, s.p, &fence));
+	if (r == SHARE_EINVAL && !a->on_gpu) /* the stream was closed just now */
+		return 0;
+	if (r == 0 && wait_begin(&w, NULL))
 		WAITING(&w, &a->client->handle, again, r,
 			share_fence_synchronize(c, &fence, wait_ms(&w)));
-	return array_leave(a, again < 0 ? 0 : r) && again >= 0;
+	return r;
 }
 
 bool array_wait(struct array *a)
 {
+	struct stream now;
 	int r;
 
-	if (a->on_gpu)
-		return wait_on_gpu(a);
-	if (!array_enter(a))
+	if (!array_stream(a, NULL, &now) || !array_enter(a))
 		return false;
-	r = wait_for(a, a->stream);
+	r = wait_for(a, (struct stream){a->stream, a->owner});
 	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
-		r = wait_for(a, also->stream);
+		r = wait_for(a, (struct stream){also->stream, also->owner});
+	if (r == 0 && now.p != a->stream)
+		r = wait_for(a, now);
 	return array_leave(a, r);
 }
 
