@@ -26,11 +26,13 @@ class _Array:
     def __array__(self, dtype: Any = None, copy: bool | None = None):
         # NumPy comes here only when the buffer protocol was of no use, and has dropped the reason.
         _ = self.ptr  # ClosedError, ForkedError
-        if self.on_gpu:
+        if not self.on_host:
             raise TypeError(
                 "this is memory of a GPU, which NumPy cannot touch: from_dlpack() of a framework, or "
                 "numpy.frombuffer(a.tobytes(), …)"
             )
+        if self.on_gpu:
+            self._wait()  # which may have been the reason
         raise TypeError(f"NumPy has no dtype {self.dtype}: view() as another one")
 
     def __iter__(self):
@@ -39,7 +41,7 @@ class _Array:
         return (self[i] for i in range(self.shape[0]))
 
     def _numpy(self) -> Any:
-        if self.on_gpu:
+        if not self.on_host:
             raise TypeError(
                 "an Array of a GPU has no values here: cupy.asarray(a), torch.from_dlpack(a) or "
                 "another framework's array of it has them"

@@ -341,7 +341,7 @@ class _Pool:
         if isinstance(source, Array):
             if dtype is not None and code(dtype) != code(source.dtype):
                 raise TypeError(f"the source is of {source.dtype}, not {dtype}: view() it")
-            if source.on_gpu:
+            if source.on_gpu and (source.contiguous or not source.on_host):
                 return self._array_of_gpu(source, options)
             source._wait()
             copy = self.empty(source.shape, source.dtype, **options)

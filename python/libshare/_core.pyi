@@ -454,6 +454,9 @@ class Array(Buffer):
     def on_gpu(self) -> bool:
         """Whether its memory is a GPU's."""
     @property
+    def on_host(self) -> bool:
+        """Whether the CPU reaches it: host memory, and memory of a GPU of kind 'pinned'."""
+    @property
     def device(self) -> str:
         """'cpu', or 'cuda:0' as this process counts."""
     @property
@@ -531,6 +534,7 @@ class Array(Buffer):
         device: a Pool, of whatever connection, which is the copy's then; or "cpu", "cuda", "cuda:1", the number of a
         GPU, a torch.device, or what ``__dlpack_device__()`` answers. On its own device a copy is in the Array's own pool; on
         another one in the only pool of it that this process has open by the Array's client and may allocate from.
+        One of kind "pinned", which the CPU reaches as well, is on its GPU; a pool of that kind is only copied to by naming it.
         "cuda": the GPU that is current in torch or CuPy, or any, where neither uses one.
 
         The copy comes after the work on the Array: on the stream that it was acquired on, on those of record_stream(), and on
@@ -542,7 +546,7 @@ class Array(Buffer):
         work on the Array. It may be called in any thread (``await asyncio.to_thread(a.to, pool)``); what is current in a
         framework is so in its thread.
 
-        ValueError: that is no device; no pool of it is open, or several; an Array of a GPU that is not contiguous.
+        ValueError: that is no device; no pool of it is open, or several; an Array of a GPU that is not contiguous, unless the CPU reaches it.
         OutOfMemoryError, DeniedError, QuotaExceededError, DeviceError. NotSupportedError: the pool is of kind "adopted"."""
     def copy_from(self, source: Buffer, stream: Stream = ...) -> None:
         """Copies what has the buffer protocol, and as many bytes, into memory of every kind, behind what is

@@ -60,7 +60,7 @@ def _pool_of(client: Client, kind: int, number: int) -> Pool:
     for pool in open_pools(client):
         try:
             info = pool.info()
-            if not info["readonly"] and info["kind"] != "adopted" and _is_of(pool, kind, number):
+            if not info["readonly"] and info["kind"] not in ("adopted", "pinned") and _is_of(pool, kind, number):
                 found[info["name"]] = pool
         except ClosedError:  # by another thread
             pass
@@ -81,6 +81,7 @@ class _Array:
         device: a Pool, of whatever connection, which is the copy's then; or "cpu", "cuda", "cuda:1", the number of a
         GPU, a torch.device, or what ``__dlpack_device__()`` answers. On its own device a copy is in the Array's own pool; on
         another one in the only pool of it that this process has open by the Array's client and may allocate from.
+        One of kind "pinned", which the CPU reaches as well, is on its GPU; a pool of that kind is only copied to by naming it.
         "cuda": the GPU that is current in torch or CuPy, or any, where neither uses one.
 
         The copy comes after the work on the Array: on the stream that it was acquired on, on those of record_stream(), and on
@@ -92,7 +93,7 @@ class _Array:
         work on the Array. It may be called in any thread (``await asyncio.to_thread(a.to, pool)``); what is current in a
         framework is so in its thread.
 
-        ValueError: that is no device; no pool of it is open, or several; an Array of a GPU that is not contiguous.
+        ValueError: that is no device; no pool of it is open, or several; an Array of a GPU that is not contiguous, unless the CPU reaches it.
         OutOfMemoryError, DeniedError, QuotaExceededError, DeviceError. NotSupportedError: the pool is of kind "adopted".
         """
         if stream.keys() - {"stream"}:

@@ -153,9 +153,10 @@ def _without_pool(tensor: torch.Tensor, kind: tuple[bool, bool]) -> Any:
 
 def _in_pool(tensor: torch.Tensor) -> Array | None:
     try:
-        return array_of(tensor)
+        array = array_of(tensor)
     except ValueError:
         return None
+    return None if array.on_gpu else array  # of kind pinned, which receivers would have on the GPU
 
 
 def reduce(tensor: torch.Tensor) -> Any:

@@ -293,7 +293,7 @@ def _write_stream(sink: Any, table: pa.Table, compression: str | None = None) ->
 
 def _need_host_pool(pool: Any) -> None:
     need_pool(pool)
-    if pool.on_gpu:
+    if pool.on_gpu and pool.kind != "pinned":
         raise TableError("tables are shared in host memory, and this pool is of a GPU")
 
 
@@ -436,7 +436,7 @@ def table_of(array: Array) -> pa.Table:
 
     TableError: there is no table.
     """
-    if array.on_gpu:
+    if not array.on_host:
         raise TableError("tables are shared in host memory, and this Array is of a GPU")
     if not array.contiguous:
         raise TableError("a table is bytes one after the other, and this Array is not")

@@ -394,6 +394,14 @@ int array_ordinal(struct array *a)
 	return a->ordinal;
 }
 
+bool array_on_host(const struct array *a)
+{
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+
+	return !a->on_gpu || (a->b && share_buffer_get_info(a->b, &info) == 0 &&
+			      strcmp(info.kind, "pinned") == 0);
+}
+
 bool array_check(PyObject *o)
 {
 	if (PyObject_TypeCheck(o, core.array))

@@ -60,6 +60,9 @@ struct stream array_home(const struct array *a);
  * buffer. */
 void array_tensor(const struct array *a, share_tensor *t);
 int array_ordinal(struct array *a);
+/* Whether the CPU reaches it where it lies: host memory, and memory of a GPU that is of kind
+ * pinned. */
+bool array_on_host(const struct array *a);
 /* Finds the stream that @given is, as stream_from(): if none is given, that of a framework on the
  * array's own GPU, which need not be the current one. */
 bool array_stream(struct array *a, PyObject *given, struct stream *out);

@@ -67,14 +67,17 @@ static PyObject *get_of_buffer(PyObject *o, void *which)
 	struct handle h = {
 	    .p = a->b, .what = "array", .generation = a->generation, .closed = a->closed};
 
-	/* Only the address means nothing in a forked child, where the memory is not mapped. */
-	if (!handle_is_open(&h) || ((intptr_t)which == 'p' && !handle_is_usable(&h)))
+	/* Only where it lies means nothing in a forked child, where the memory is not mapped. */
+	if (!handle_is_open(&h) ||
+	    (((intptr_t)which == 'p' || (intptr_t)which == 'h') && !handle_is_usable(&h)))
 		return handle_refuse(&h);
 	switch ((intptr_t)which) {
 	case 'i':
 		return PyLong_FromUnsignedLongLong(share_id(a->b));
 	case 'v':
 		return PyLong_FromUnsignedLongLong(share_name_version(a->b));
+	case 'h':
+		return PyBool_FromLong(array_on_host(a));
 	case 'o':
 		return PyLong_FromUnsignedLongLong(a->t.offset);
 	default:
@@ -123,6 +126,9 @@ PyGetSetDef array_getters[] = {
      "kernel that\nstores to it there takes the context down.",
      (void *)(intptr_t)'o'},
     {"on_gpu", get_flag, NULL, "Whether its memory is a GPU's.", (void *)(intptr_t)'g'},
+    {"on_host", get_of_buffer, NULL,
+     "Whether the CPU reaches it: host memory, and memory of a GPU of kind 'pinned'.",
+     (void *)(intptr_t)'h'},
     {"contiguous", get_flag, NULL, "Whether it is in C order, without gaps.",
      (void *)(intptr_t)'c'},
     {"closed", get_flag, NULL, "Whether it was given up.", (void *)(intptr_t)'x'},

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The buffer protocol, by which NumPy and most of Python read host memory; and copies, for memory
- * that the host cannot reach. Each Py_buffer that was handed out has a reference of its own to the
- * library's buffer, so the memory stays when the Array is given up.
+ * The buffer protocol, by which NumPy and most of Python read memory that the host reaches; and
+ * copies, for that which it cannot reach. Each Py_buffer that was handed out has a reference of its
+ * own to the library's buffer, so the memory stays when the Array is given up.
  */
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static const char *what_hinders(const struct array *a, int flags, const char *fo
 {
 	bool c = array_is_contiguous(a), f = is_fortran(a);
 
-	if (a->on_gpu)
+	if (!array_on_host(a))
 		return "this is memory of a GPU, which the host cannot touch: from_dlpack() of a "
 		       "framework, "
 		       "or tobytes()";
@@ -56,6 +56,13 @@ static const char *what_hinders(const struct array *a, int flags, const char *fo
 	return NULL;
 }
 
+bool array_settle(struct array *a)
+{
+	/* asking a framework for its stream runs code of the program, which may give the array up
+	 */
+	return !a->on_gpu || (array_wait(a, false) && array_is_usable(a));
+}
+
 int array_get_buffer(PyObject *self, Py_buffer *out, int flags)
 {
 	struct array *a = (struct array *)self;
@@ -71,6 +78,8 @@ int array_get_buffer(PyObject *self, Py_buffer *out, int flags)
 		PyErr_SetString(PyExc_BufferError, hindrance);
 		return -1;
 	}
+	if (!array_settle(a))
+		return -1;
 	e = malloc(sizeof(*e));
 	if (!e) {
 		PyErr_NoMemory();

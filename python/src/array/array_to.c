@@ -8,7 +8,7 @@
 #include "python/src/array/inside.h"
 
 /* Waits for what is enqueued on the stream. */
-static int wait_for(struct array *a, struct stream s)
+static int wait_for(struct array *a, struct stream s, bool signals)
 {
 	share_client *c = a->client->handle.p; /* the array is a user of this handle */
 	int r, again, ordinal = array_ordinal(a);
@@ -22,31 +22,33 @@ static int wait_for(struct array *a, struct stream s)
 	UNLOCKED(r = share_fence_record(c, ordinal, s.p, &fence));
 	if (r == SHARE_EINVAL && !a->on_gpu) /* the stream was closed just now */
 		return 0;
-	if (r == 0 && wait_begin(&w, NULL))
+	if (r == 0 && !signals)
+		UNLOCKED(r = share_fence_synchronize(c, &fence, -1));
+	else if (r == 0 && wait_begin(&w, NULL))
 		WAITING(&w, &a->client->handle, again, r,
 			share_fence_synchronize(c, &fence, wait_ms(&w)));
 	return r;
 }
 
-bool array_wait(struct array *a)
+bool array_wait(struct array *a, bool signals)
 {
 	struct stream now;
 	int r;
 
 	if (!array_stream(a, NULL, &now) || !array_enter(a))
 		return false;
-	r = wait_for(a, (struct stream){a->stream, a->owner});
+	r = wait_for(a, (struct stream){a->stream, a->owner}, signals);
 	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
-		r = wait_for(a, (struct stream){also->stream, also->owner});
+		r = wait_for(a, (struct stream){also->stream, also->owner}, signals);
 	if (r == 0 && now.p != a->stream)
-		r = wait_for(a, now);
+		r = wait_for(a, now, signals);
 	return array_leave(a, r);
 }
 
 static PyObject *wait_for_all(PyObject *o, PyObject *ignored)
 {
 	(void)ignored;
-	if (!array_wait((struct array *)o))
+	if (!array_wait((struct array *)o, true))
 		return NULL;
 	Py_RETURN_NONE;
 }

@@ -160,7 +160,7 @@ PyObject *array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n
 		return PyErr_Format(
 		    PyExc_ValueError,
 		    "an array of Arrow is flat, and in C order: reshape(-1) of a contiguous Array");
-	if (a->on_gpu && !array_wait(a)) /* consumers are told of no event to wait for */
+	if (a->on_gpu && !array_wait(a, true)) /* consumers are told of no event to wait for */
 		return NULL;
 	schema = schema_make(format);
 	array = schema ? device_array_make(a) : NULL;

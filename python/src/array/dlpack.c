@@ -52,11 +52,19 @@ static void delete_versioned(struct dl_versioned *v)
 	end(v->context);
 }
 
-static void fill(struct array *a, struct dl_tensor *t, int64_t *shape, int64_t *strides)
+/* Where it is lent to: whoever has memory of a GPU, which the CPU may reach as well. */
+static struct dl_device device_of(struct array *a, bool on_gpu)
+{
+	return on_gpu ? (struct dl_device){DL_CUDA, array_ordinal(a)}
+		      : (struct dl_device){DL_CPU, 0};
+}
+
+static void fill(struct array *a, bool on_gpu, struct dl_tensor *t, int64_t *shape,
+		 int64_t *strides)
 {
 	*t = (struct dl_tensor){
 	    .data = a->data,
-	    .device = {a->on_gpu ? DL_CUDA : DL_CPU, a->on_gpu ? array_ordinal(a) : 0},
+	    .device = device_of(a, on_gpu),
 	    .ndim = (int32_t)a->t.ndim,
 	    .dtype = {(uint8_t)(a->t.dtype >> 8), (uint8_t)a->t.dtype, 1},
 	    .shape = shape,
@@ -67,7 +75,7 @@ static void fill(struct array *a, struct dl_tensor *t, int64_t *shape, int64_t *
 /* Lends the array, with a reference of its own. Returns NULL with an exception. It checks again
  * whether the array can be used, because code of the program may have run since, and have given the
  * array up. */
-static struct lent *lend(struct array *a, struct stream stream, bool versioned)
+static struct lent *lend(struct array *a, bool on_gpu, struct stream stream, bool versioned)
 {
 	size_t n = a->t.ndim * sizeof(a->t.shape[0]);
 	struct dl_tensor *t;
@@ -101,17 +109,17 @@ static struct lent *lend(struct array *a, struct stream stream, bool versioned)
 		l->as.managed.deleter = delete_managed;
 		t = &l->as.managed.tensor;
 	}
-	fill(a, t, l->shape, l->strides);
+	fill(a, on_gpu, t, l->shape, l->strides);
 	return l;
 }
 
-static bool may_be_lent(struct array *a, bool versioned)
+static bool may_be_lent(struct array *a, bool on_gpu, bool versioned)
 {
-	if (!a->readonly || a->readonly_ok || (versioned && !a->on_gpu))
+	if (!a->readonly || a->readonly_ok || (versioned && !on_gpu))
 		return true;
 	PyErr_SetString(
 	    PyExc_BufferError,
-	    a->on_gpu
+	    on_gpu
 		? "the Array is read-only, which frameworks on GPUs do not heed, and a kernel that "
 		  "stores to it would take the context down: have readonly_ok=True, or mode='rw'"
 		: "the Array is read-only, which this consumer cannot be told: have "
@@ -157,15 +165,22 @@ static bool wants_version_1(PyObject *max_version)
 	return wants;
 }
 
-static bool is_where_it_lies(struct array *a, PyObject *device)
+/* Finds whether it is lent to a GPU, or to the CPU. Returns false with an exception if it does not
+ * lie there. */
+static bool is_where_it_lies(struct array *a, PyObject *device, bool *on_gpu)
 {
-	long type = 0, id = 0;
+	struct dl_device there;
+	int type = 0, id = 0;
 
+	*on_gpu = a->on_gpu;
 	if (!device || device == Py_None)
 		return true;
-	if (PyArg_ParseTuple(device, "ll", &type, &id) && type == (a->on_gpu ? DL_CUDA : DL_CPU) &&
-	    id == (a->on_gpu ? array_ordinal(a) : 0))
-		return true;
+	if (PyArg_ParseTuple(device, "ii", &type, &id)) {
+		*on_gpu = a->on_gpu && !(type == DL_CPU && array_on_host(a));
+		there = device_of(a, *on_gpu);
+		if (type == there.type && id == there.id)
+			return true;
+	}
 	PyErr_Clear();
 	PyErr_SetString(PyExc_BufferError, "the Array is on another device, and is not copied");
 	return false;
@@ -189,7 +204,7 @@ PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 	static struct signature s = {
 	    "__dlpack__", {"stream", "max_version", "dl_device", "copy", NULL}, 0, 1, {NULL}};
 	struct array *a = (struct array *)self;
-	bool ordered, versioned;
+	bool on_gpu, ordered, versioned;
 	void *consumer;
 	PyObject *given[4], *capsule;
 	struct stream stream = array_home(a);
@@ -202,16 +217,19 @@ PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 				"and copy");
 		return NULL;
 	}
-	if (!array_is_usable(a) || !is_where_it_lies(a, given[2]))
+	if (!array_is_usable(a) || !is_where_it_lies(a, given[2], &on_gpu))
 		return NULL;
 	if (given[3] == Py_True) {
 		PyErr_SetString(PyExc_BufferError, "the Array is shared, and is not copied");
 		return NULL;
 	}
 	versioned = wants_version_1(given[1]);
-	if (!may_be_lent(a, versioned))
+	if (!may_be_lent(a, on_gpu, versioned))
 		return NULL;
-	if (a->on_gpu) {
+	if (!on_gpu) {
+		if (!array_settle(a))
+			return NULL;
+	} else {
 		if (!consumer_stream(given[0], &consumer, &ordered) ||
 		    (ordered && !array_order(a, consumer)))
 			return NULL;
@@ -219,7 +237,7 @@ PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 			stream =
 			    (struct stream){consumer, stream_owner(consumer, array_ordinal(a))};
 	}
-	l = lend(a, stream, versioned);
+	l = lend(a, on_gpu, stream, versioned);
 	if (!l)
 		return NULL;
 	capsule = versioned ? PyCapsule_New(&l->as.versioned, VERSIONED, capsule_gone)
@@ -231,7 +249,7 @@ PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 
 struct dl_versioned *dlpack_lend(struct array *a)
 {
-	struct lent *l = lend(a, array_home(a), true);
+	struct lent *l = lend(a, a->on_gpu, array_home(a), true);
 
 	return l ? &l->as.versioned : NULL;
 }
@@ -254,7 +272,7 @@ PyObject *array_lend(PyObject *self, PyObject *ignored)
 	(void)ignored;
 	if (!array_is_usable(a))
 		return NULL;
-	l = lend(a, array_home(a), true);
+	l = lend(a, a->on_gpu, array_home(a), true);
 	if (!l)
 		return NULL;
 	capsule = PyCapsule_New(l, HELD, held_gone);
@@ -266,10 +284,10 @@ PyObject *array_lend(PyObject *self, PyObject *ignored)
 PyObject *array_dlpack_device(PyObject *self, PyObject *ignored)
 {
 	struct array *a = (struct array *)self;
+	struct dl_device device = device_of(a, a->on_gpu);
 
 	(void)ignored;
-	return Py_BuildValue("(ii)", a->on_gpu ? DL_CUDA : DL_CPU,
-			     a->on_gpu ? array_ordinal(a) : 0);
+	return Py_BuildValue("(ii)", device.type, device.id);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -288,9 +306,9 @@ static int managed_from(void *object, struct dl_versioned **out)
 	struct array *a = object;
 	struct lent *l;
 
-	if (!array_check(object) || !array_is_usable(a) || !may_be_lent(a, true))
+	if (!array_check(object) || !array_is_usable(a) || !may_be_lent(a, a->on_gpu, true))
 		return -1;
-	l = lend(a, array_home(a), true);
+	l = lend(a, a->on_gpu, array_home(a), true);
 	if (!l)
 		return -1;
 	*out = &l->as.versioned;
@@ -309,9 +327,9 @@ static int tensor_from(void *object, struct dl_tensor *out)
 {
 	struct array *a = object;
 
-	if (!array_check(object) || !array_is_usable(a) || !may_be_lent(a, true))
+	if (!array_check(object) || !array_is_usable(a) || !may_be_lent(a, a->on_gpu, true))
 		return -1;
-	fill(a, out, a->t.shape, a->t.strides);
+	fill(a, a->on_gpu, out, a->t.shape, a->t.strides);
 	return 0;
 }
 

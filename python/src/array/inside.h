@@ -27,8 +27,9 @@ int place_order(share_client *c, struct place before, struct place after);
 /* The same after all work on the array so far, which is in use. With the GIL. */
 int array_order_at(struct array *a, struct place after);
 /* Waits for the work on the array so far, and for a framework's current stream. Returns false with
- * an exception. */
-bool array_wait(struct array *a);
+ * an exception. Only with @signals does a handler of a signal, or closing the client, end it early.
+ */
+bool array_wait(struct array *a, bool signals);
 
 /* The Array, which is usable, is given up behind this stream as well. Returns false with an
  * exception. */
@@ -42,6 +43,9 @@ extern PyGetSetDef array_getters[];
 extern PyMethodDef array_view_methods[], array_share_methods[], array_copy_methods[],
     array_to_methods[];
 PyObject *array_subscript(PyObject *self, PyObject *key);
+/* Before the CPU gets the memory: of a GPU it comes after the work so far. Nothing ends that wait
+ * early: NumPy would drop the exception, and so the signal. Returns false with an exception. */
+bool array_settle(struct array *a);
 int array_get_buffer(PyObject *self, Py_buffer *out, int flags);
 void array_release_buffer(PyObject *self, Py_buffer *b);
 PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);
