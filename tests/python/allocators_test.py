@@ -41,7 +41,7 @@ needs_torch = pytest.mark.skipif(torch is None, reason="there is no torch here")
 needs_rmm = pytest.mark.skipif(rmm is None, reason="there is no RMM here")
 
 
-@pytest.fixture(params=["vmm", "mempool"])
+@pytest.fixture(params=["vmm", "mempool", "pinned"])
 def pool(request, client):
     with client.pool("gpu", kind=request.param, limit="64MiB") as p:
         yield p
@@ -177,7 +177,7 @@ def numba_is_asked_too_late(address, kind):
 
 
 @needs_numba
-@pytest.mark.parametrize("kind", ["vmm", "mempool"])
+@pytest.mark.parametrize("kind", ["vmm", "mempool", "pinned"])
 @pytest.mark.parametrize("what", [numba_arrays_are_buffers, numba_views_keep_the_memory,
                                   numba_memory_is_free_behind_the_default_stream, numba_is_asked_too_late])
 def test_of_numba(broker, what, kind):

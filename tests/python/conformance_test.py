@@ -13,7 +13,7 @@ SIZE = 10000
 LIMIT = 30  # only so that a test which hangs ends
 
 
-@pytest.fixture(params=["host", "vmm", "mempool"])
+@pytest.fixture(params=["host", "vmm", "mempool", "pinned"])
 def pool(request, client):
     if request.param != "host" and "standin" not in os.environ.get("LD_LIBRARY_PATH", ""):
         pytest.skip("there is no stand-in for the driver")

@@ -36,7 +36,7 @@ def peer(broker):
     peer.close()
 
 
-@pytest.mark.parametrize("kind", ["vmm", "mempool"])
+@pytest.mark.parametrize("kind", ["vmm", "mempool", "pinned"])
 def test_cuda_bindings_and_c_hand_memory_on(broker, peer, kind):
     there = {"SHARE_SOCKET": broker.address}
     with broker.pool("examples", kind=kind, limit="64MiB") as pool:

@@ -316,7 +316,7 @@ def is_refused(regions, array):
 
 def test_memory_of_other_kinds_is_refused_with_what_to_do(client, pool, regions):
     for kind, words in (("host", "/dev/shm.*'legacy'.*set_data_from_numpy"), ("vmm", "cudaIpcMemHandle_t.*'vmm'.*'legacy'"),
-                        ("mempool", "'mempool'.*to\\(pool\\)")):
+                        ("mempool", "'mempool'.*to\\(pool\\)"), ("pinned", "'pinned'.*'legacy'.*to\\(pool\\)")):
         with client.pool(kind, kind=kind, limit="8MiB") as other:
             a = other.array(np.arange(3))
             with pytest.raises(libshare.NotSupportedError, match=words):
