@@ -10,7 +10,7 @@
     programs   those of examples/python, and --peer: each to each
     workers    the worker pool of examples/python
     torch      torch_gpu_test.py: the allocator, and torch.multiprocessing; vllm_gpu_test.py: the loader for
-               vLLM; each test by itself
+               vLLM; pinned_gpu_test.py, of kind pinned; each test by itself
 
 Everything runs in processes of its own, and is ended when it takes too long. Prints tables; --json
 also writes a line of JSON for each result. Exit code 0: all were right; 1: not; 77: there is no GPU,
@@ -246,7 +246,7 @@ def torch(owner, kinds, options, report):
     if not importlib.util.find_spec("pytest"):
         return report.add("torch", "-", "-", "skipped", "there is no pytest")
     names = {}
-    for file in ("torch_gpu_test.py", "vllm_gpu_test.py"):
+    for file in ("torch_gpu_test.py", "vllm_gpu_test.py", *["pinned_gpu_test.py"] * ("pinned" in kinds)):
         with open(os.path.join(HERE, file)) as f:
             names |= dict.fromkeys(re.findall(r"^def (test_\w+)", f.read(), re.MULTILINE), file)
 
