@@ -422,6 +422,19 @@ static bool outlives_agent(const char *name)
 	       strcmp(name, "pinned") == 0;
 }
 
+/* With AddressSanitizer, where each process takes ten times as long to start, each kind has every
+ * other victim, and each victim every other kind. */
+static bool is_looked_at(size_t kind_index, enum who victim)
+{
+#if defined(__SANITIZE_ADDRESS__)
+	return (kind_index + victim) % 2 == 0;
+#else
+	(void)kind_index;
+	(void)victim;
+	return true;
+#endif
+}
+
 ParameterizedTestParameters(hand_over_step, the_others_go_on_and_nothing_is_left)
 {
 	static struct row rows[64];
@@ -430,7 +443,8 @@ ParameterizedTestParameters(hand_over_step, the_others_go_on_and_nothing_is_left
 
 	for (size_t i = 0; i < n_kinds; i++)
 		for (enum who victim = OWNER; victim <= BROKER; victim++)
-			if (victim != AGENT || outlives_agent(kinds[i].name))
+			if (is_looked_at(i, victim) &&
+			    (victim != AGENT || outlives_agent(kinds[i].name)))
 				rows[n++] = (struct row){kinds[i], victim};
 	return cr_make_param_array(struct row, rows, n);
 }
