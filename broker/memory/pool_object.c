@@ -32,7 +32,7 @@ uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 	if (!p->device)
 		return limit;
 	/* a limit that was left to the default was made with memory in mind that can be swapped */
-	most = p->choice.kind->of_host && !MUTATION(limit_of_the_device) ? machine_memory()
+	most = p->choice.kind->of_host && !MUTATION(limit_of_the_device) ? machine_share()
 									 : p->device->total;
 	return limit > most ? most : limit;
 }
