@@ -113,12 +113,14 @@ static struct backing *backing_new(int fd, unsigned device)
 }
 
 /* Taken first and counted then: two processes at once may both be refused the last of it, but never
- * get more than there is. */
+ * get more than there is. Of the host there is as much as anybody wants. */
 static CUresult size_to(int fd, unsigned device, uint64_t from, uint64_t size)
 {
-	if (size - from > machine.memory || ftruncate(fd, (off_t)size) != 0)
+	uint64_t most = device == STANDIN_HOST ? UINT64_MAX : machine.memory;
+
+	if (size - from > most || ftruncate(fd, (off_t)size) != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (device_used(device) > machine.memory) {
+	if (device_used(device) > most) {
 		if (ftruncate(fd, (off_t)from) != 0)
 			abort();
 		return CUDA_ERROR_OUT_OF_MEMORY;

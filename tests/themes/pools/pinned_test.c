@@ -110,20 +110,27 @@ Pinned(the_cpu_of_every_process_reaches_it_where_the_device_does, start)
 	share_disconnect(c);
 }
 
-/* The device has 64 MiB. */
+/* The device has 64 MiB, which a pool of its own memory can have beside. */
 Pinned(it_takes_no_memory_of_the_device, start)
 {
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_client *c = connect_as("test");
 	share_pool_info info = SHARE_POOL_INFO_INIT;
-	share_pool *p = make_pool(c, 128 * MIB);
-	share_buffer *b[32];
+	share_pool *p = make_pool(c, 128 * MIB), *own;
+	share_buffer *b[48], *all;
 
 	check_ok(share_pool_get_info(p, &info));
 	check_eq(info.limit, 128 * MIB);
 	check(info.device != NULL);
-	for (int i = 0; i < 32; i++)
+	for (int i = 0; i < 48; i++)
 		b[i] = allocate(p, UNIT, NULL);
-	for (int i = 0; i < 32; i++)
+	options.kind = "vmm";
+	options.segment_size = UNIT;
+	check_ok(share_pool_create(c, "own", &options, &own));
+	all = allocate(own, 64 * MIB, NULL);
+	check_ok(share_release(all, NULL));
+	share_pool_close(own);
+	for (int i = 0; i < 48; i++)
 		check_ok(share_release(b[i], NULL));
 	share_pool_close(p);
 	share_disconnect(c);
