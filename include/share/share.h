@@ -419,7 +419,7 @@ enum share_huge_pages {
  * Any other process that has the handle can, of whatever user (measured): the driver asks nobody,
  * and nothing takes the handle back. Read-only is a promise that nothing enforces
  * - "pinned": host memory of the NUMA node nearest to the device, made by `cuMemCreate()`. The CPU
- * and the GPUs of every process reach it at share_ptr(), and nobody has to register it. As for
+ * and the GPUs of each process that sees the device reach it at share_ptr(), unregistered. As for
  * order it is memory of that device: a NULL stream is the device's default one, for which a CPU
  * that reads waits first (cuStreamSynchronize(), share_fence_synchronize(), or
  * share_copy_to_host()). It is never swapped, and takes nothing of the device's own memory. A store
