@@ -182,8 +182,7 @@ static void ping(const struct flood *f, const char *path, _Atomic uint64_t *done
 		     done);
 }
 
-/* It may have been started just now. */
-/* To servers that want no greeting. */
+/* To a server that wants no greeting, and may have been started just now. */
 static void connect_all(int *sockets, unsigned n, const char *path, int type)
 {
 	for (unsigned i = 0; i < n; i++)
