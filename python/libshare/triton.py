@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from ._core import Array
-from ._errors import ClosedError, NotSupportedError, OwnerDiedError
+from ._errors import ClosedError, ForkedError, NotSupportedError, OwnerDiedError
 from ._find import array_of
 
 __all__ = ["Regions"]
@@ -68,8 +68,8 @@ class _Region:
 class Regions:
     """The segments that a server has registered for this process, by a client of tritonclient. As that, for
     one thread at a time. close(), which the end of ``with`` calls, has them unregistered. The destructor, which comes
-    behind the last of what input() and output() have returned, warns (ResourceWarning), and in the thread that has
-    made it, has them unregistered as well.
+    behind the last of what input() and output() have returned, has them unregistered in the thread that has
+    made it, and warns (ResourceWarning) in any. In a forked child they are the parent's, and nothing unregisters them.
 
     device: the number of the memory's GPU as the server counts; left out: as this process does.
     """
@@ -78,7 +78,7 @@ class Regions:
         self._module = _protocol(server)
         self._server = server
         self._device = device
-        self._thread = threading.get_ident()
+        self._maker = os.getpid(), threading.get_ident()
         self._regions: dict[tuple[bytes, int], _Region] | None = {}
 
     def input(self, name: str, array: Any, *, datatype: str | None = None, shape: Any = None) -> Any:
@@ -128,7 +128,7 @@ class Regions:
     def close(self) -> None:
         """Has all segments unregistered: by Triton, behind the requests that are under way. May be called again."""
         regions, self._regions = self._regions or {}, None
-        for region in regions.values():
+        for region in () if self._is_of_parent() else regions.values():
             self._unregister(region)
 
     def __enter__(self) -> Regions:
@@ -138,15 +138,21 @@ class Regions:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_regions", None):
+        n = len(getattr(self, "_regions", None) or ())
+        if n == 0 or self._is_of_parent():
             return
-        warnings.warn(f"nobody has closed Regions that have segments registered: {len(self._regions)}", ResourceWarning,
-                      source=self, stacklevel=2)
-        if threading.get_ident() == self._thread:  # a client of tritonclient may hang in another one
+        if threading.get_ident() == self._maker[1]:  # a client of tritonclient may hang in another one
             with contextlib.suppress(Exception):  # it may have been closed
                 self.close()
+        # at last, as a filter of warnings may make an error of it
+        warnings.warn(f"nobody has closed Regions that have segments registered: {n}", ResourceWarning, source=self, stacklevel=2)
+
+    def _is_of_parent(self) -> bool:
+        return os.getpid() != self._maker[0]
 
     def _open(self) -> dict[tuple[bytes, int], _Region]:
+        if self._is_of_parent():
+            raise ForkedError("these Regions are of the process that has forked this one: make others")
         if self._regions is None:
             raise ClosedError("the Regions were closed")
         return self._regions

@@ -5,6 +5,7 @@ stand-in for the server (triton_server.py), in a process of its own, that opens 
 Over the stand-in for the driver, or with a GPU. Needs tritonclient[http]; tritonclient[grpc] is tried if it is there.
 """
 
+import copy
 import gc
 import os
 import re
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -303,6 +305,30 @@ def test_of_regions_that_another_thread_drops_it_is_only_told(server, pool):
         thread.join()
     assert len(registered(server)) == 1
     server.unregister_cuda_shared_memory()
+
+
+def test_regions_that_nobody_closes_are_unregistered_where_warnings_are_errors(server, pool, monkeypatch):
+    regions, told = libshare.triton.Regions(server), []
+    regions.input("IN", pool.zeros(10, "uint8"))
+    monkeypatch.setattr(sys, "unraisablehook", lambda it: told.append(str(it.exc_value)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        del regions
+        gc.collect()
+    assert registered(server) == [] and ["segments registered: 1" in words for words in told] == [True]
+
+
+def test_a_forked_child_leaves_registered_what_its_parent_has(server, pool, regions, monkeypatch):
+    kept = regions.input("IN", pool.zeros(10, "uint8"))
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(libshare.ForkedError, match="make others"):
+            regions.renew()
+        copy.copy(regions).close()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            copy.copy(regions)
+    assert told == [] and len(registered(server)) == 1 and kept.name() == "IN"
 
 
 def is_refused(regions, array):
