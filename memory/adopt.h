@@ -29,9 +29,10 @@ bool memory_may_be_brought(int fd);
 int memory_adopted_check(int fd, int fd_readonly, struct memory_recipe *recipe,
 			 struct failure *failure);
 
-/* Whether @fd can be the memory of a device that has this recipe. Only the driver could tell
- * whether it is, and who imports it asks. (A memfd is what the driver of tests has; it does no
- * harm, and no other driver imports it.) SHARE_EINVAL, SHARE_EPROTO. */
+/* Whether there can be memory of a device that has this recipe, and @fd can be it; a recipe of kind
+ * legacy has a handle in place of that. Only the driver could tell whether it is, and who imports
+ * it asks. (A memfd is what the driver of tests has; it does no harm, and no other driver imports
+ * it.) SHARE_EINVAL, SHARE_EPROTO. */
 int memory_adopted_check_device(const struct memory_kind *kind, int fd,
 				const struct memory_recipe *recipe, struct failure *failure);
 
@@ -40,7 +41,7 @@ struct memory_found {
 	/* How: adopted, of host memory; or the kind of which segments of a device are that are
 	 * reached so. */
 	const struct memory_kind *kind;
-	struct memory_segment segment; /* a recipe without identity; the descriptors */
+	struct memory_segment segment; /* a recipe without identity; the descriptors, if any */
 	uint64_t offset;               /* in the file, or in the segment of a device's memory */
 	int ordinal;                   /* CUDA's number of the device; -1: host memory */
 };

@@ -80,8 +80,8 @@ int memory_fail_lost(struct failure *failure)
 {
 	return failure_set(
 	    failure, SHARE_EOWNERDEAD,
-	    "the agent that made this memory has ended, and memory of kind legacy is "
-	    "gone with its agent");
+	    "the process that made this memory has ended, and memory of kind legacy is "
+	    "gone with its maker");
 }
 
 void memory_unmap(struct memory_mapping *m)

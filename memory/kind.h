@@ -47,7 +47,7 @@
 	K(MEMPOOL, mempool, 3, DEVICE, 0, MEMORY_ALIGNMENT, UINT64_C(4) << 30, 1 << 1,           \
 	  "that of cuMemPoolExportToShareableHandle()")                                          \
 	K(LEGACY, legacy, 5, DEVICE, MEMORY_NAMED_ONLY | MEMORY_OF_MAKER, MEMORY_ALIGNMENT, 0,   \
-	  1 << 7, "a pidfd of the agent that made it, with which it goes")                       \
+	  1 << 7, "a pidfd of the agent that made it, or of the client, with which it goes")     \
 	K(PINNED, pinned, 6, DEVICE,                                                             \
 	  MEMORY_READONLY | MEMORY_PLACEABLE | MEMORY_NAMED_ONLY | MEMORY_OF_HOST,               \
 	  MEMORY_ALIGNMENT, 0, 1 << 8, "that of cuMemExportToShareableHandle(), of host memory") \
@@ -136,8 +136,9 @@ static inline uint64_t memory_recipe_offset(const struct memory_recipe *recipe)
 
 /* Puts the text by which the broker calls the segment's device into @out. */
 void memory_recipe_device(const struct memory_recipe *recipe, char out[MEMORY_UUID_TEXT]);
-/* Whether it is of memory of a device. */
+/* Whether it is of memory of a device; and whether it has more than a descriptor to lead there. */
 bool memory_recipe_on_device(const struct memory_recipe *recipe);
+bool memory_recipe_has_handle(const struct memory_recipe *recipe);
 /* Whether there can be such a segment of that kind; recipes come from other processes. 0, or
  * SHARE_EPROTO and why not. */
 int memory_recipe_check(const struct memory_kind *kind, const struct memory_recipe *recipe,

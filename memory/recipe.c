@@ -62,13 +62,23 @@ bool memory_uuid_parse(const char *text, unsigned char out[16])
 
 /* ------------------------------------------------------------------------------------------- */
 
-bool memory_recipe_on_device(const struct memory_recipe *recipe)
+static bool is_any_set(const unsigned char *bytes, size_t n)
 {
 	unsigned char any = 0;
 
-	for (size_t i = 0; i < sizeof(recipe->device); i++)
-		any |= recipe->device[i];
+	for (size_t i = 0; i < n; i++)
+		any |= bytes[i];
 	return any;
+}
+
+bool memory_recipe_on_device(const struct memory_recipe *recipe)
+{
+	return is_any_set(recipe->device, sizeof(recipe->device));
+}
+
+bool memory_recipe_has_handle(const struct memory_recipe *recipe)
+{
+	return is_any_set(recipe->pointer, sizeof(recipe->pointer));
 }
 
 static uint32_t flags_of(const struct memory_kind *kind)
@@ -80,12 +90,17 @@ static uint32_t flags_of(const struct memory_kind *kind)
 	return kind->id == MEMORY_ADOPTED ? MEMORY_MAY_SHRINK : 0;
 }
 
+/* A program makes allocations of any size, which are then of the kind of an agent's. */
+static uint64_t unit_of(const struct memory_kind *kind)
+{
+	return kind->of_maker ? 1 : kind->granularity;
+}
+
 int memory_recipe_check(const struct memory_kind *kind, const struct memory_recipe *recipe,
 			struct failure *failure)
 {
 	if (recipe->size == 0 || recipe->size > INT64_MAX - MEMORY_ALIGNMENT ||
-	    recipe->size % kind->granularity ||
-	    (kind->segment_max && recipe->size > kind->segment_max))
+	    recipe->size % unit_of(kind) || (kind->segment_max && recipe->size > kind->segment_max))
 		return failure_set(failure, SHARE_EPROTO, "no segment of kind %s has %llu bytes",
 				   kind->name, (unsigned long long)recipe->size);
 	if (recipe->address % MEMORY_ALIGNMENT || recipe->address > INT64_MAX - recipe->size ||

@@ -249,7 +249,8 @@
 	M(ADOPT, adopt, 78, TO_BROKER, 0, 2, 8, GRANT, 0,                                          \
 	  "Makes a buffer of memory that the client has already, in a pool of kind adopted. "      \
 	  "Descriptors: the file in memory, open for reading and writing; and the same file, "     \
-	  "open for reading only. Of a device's memory: that of the allocation in which it lies. " \
+	  "open for reading only. Of a device's memory: that of the allocation in which it lies; " \
+	  "of kind legacy none, as its recipe has a handle, and the first ADOPT is answered. "     \
 	  "A socket lets in descriptors only after the first ADOPT, which "                        \
 	  "comes without: its answer is SHARE_EAGAIN, and so is that to one whose descriptors "    \
 	  "are lost, as the broker has died. The client then says it again, with descriptors.")    \
@@ -522,13 +523,13 @@
 	F(M, u64, producer, 7, "identifier of the producer's")        \
 	F(M, u64, buffer, 7, "identifier")
 #define WIRE_FIELDS_channel_stalled(F, V, M) F(M, u64, member, 8, "identifier of the membership")
-#define WIRE_FIELDS_adopt(F, V, M)                                                           \
-	F(M, u64, pool, 8, "identifier")                                                     \
-	F(M, u64, size, 8, "bytes")                                                          \
-	F(M, u64, offset, 8,                                                                 \
-	  "where they begin in the file, any byte; or in the allocation, a multiple of 512") \
-	F(M, u32, kind, 8, "enum memory_kind_id of a device's memory: vmm; 0: it is a file") \
-	F(M, u32, reserved, 8, "0")                                                          \
+#define WIRE_FIELDS_adopt(F, V, M)                                                             \
+	F(M, u64, pool, 8, "identifier")                                                       \
+	F(M, u64, size, 8, "bytes")                                                            \
+	F(M, u64, offset, 8,                                                                   \
+	  "where they begin in the file, any byte; or in the allocation, a multiple of 512")   \
+	F(M, u32, kind, 8, "enum memory_kind_id of a device's memory: vmm, legacy; 0: a file") \
+	F(M, u32, reserved, 8, "0")                                                            \
 	V(M, recipe, 128, 8, "struct memory_recipe of the allocation, without identity; else empty")
 #define WIRE_FIELDS_pool_segments(F, V, M)                                           \
 	F(M, u64, pool, 8, "identifier")                                             \

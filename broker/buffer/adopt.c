@@ -3,13 +3,15 @@
 /*
  * Memory that a client has already becomes a buffer. The descriptors come from a stranger. So it is
  * looked at what they are of before anything is done with them, and whatever is not taken is closed
- * by others (broker/client/closer.h).
+ * by others (broker/client/closer.h). Memory of kind legacy comes without: it is there as long as
+ * the client's process is, whose pidfd the broker has from the kernel.
  */
 
 #include <string.h>
 
 #include <share/share.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
@@ -63,18 +65,24 @@ static int read_file(const struct wire_adopt *m, const struct fd_list *fds,
 	return memory_adopted_check(out->fd, out->fd_readonly, &out->recipe, failure);
 }
 
+static bool has_handle(const struct wire_adopt *m)
+{
+	return m->kind == MEMORY_LEGACY;
+}
+
 /* Reads what came of a device's memory: the allocation, and where the buffer begins in it. */
 static int read_allocation(const struct wire_adopt *m, const struct fd_list *fds,
 			   struct memory_segment *out, struct failure *failure)
 {
 	const struct memory_recipe *recipe = &out->recipe;
 
-	*out = (struct memory_segment){.fd = fds->fds[0], .fd_readonly = -1};
-	if (fds->n != 1 || m->recipe.size != sizeof(out->recipe))
+	*out = (struct memory_segment){.fd = has_handle(m) ? -1 : fds->fds[0], .fd_readonly = -1};
+	if (m->recipe.size != sizeof(out->recipe) || (!has_handle(m) && fds->n != 1))
 		return failure_set(failure, SHARE_EINVAL,
 				   "memory of a device has one descriptor and a recipe");
 	memcpy(&out->recipe, m->recipe.data, sizeof(out->recipe));
-	memset(out->recipe.pointer, 0, sizeof(out->recipe.pointer));
+	if (!has_handle(m))
+		memset(out->recipe.pointer, 0, sizeof(out->recipe.pointer));
 	out->recipe.reserved = 0;
 	if (m->size == 0 || m->offset > recipe->size || m->size > recipe->size - m->offset)
 		return failure_set(failure, SHARE_EINVAL,
@@ -98,11 +106,11 @@ static bool look_at_memory(struct request *r, struct memory_segment *out)
 	struct failure failure;
 	int e;
 
-	if (!r->client->brings && client_let_bring(r->client) < 0) {
+	if (!has_handle(m) && !r->client->brings && client_let_bring(r->client) < 0) {
 		request_fail_memory(r);
 		return false;
 	}
-	if (!r->fds || r->fds->n == 0) {
+	if (!has_handle(m) && (!r->fds || r->fds->n == 0)) {
 		request_fail(r, SHARE_EAGAIN, "the descriptors of the memory are still to come");
 		return false;
 	}
@@ -137,6 +145,32 @@ static void give(struct request *r, struct segment *s, uint64_t offset)
 	buffer_unref(r->broker, g.buffer);
 }
 
+/* Makes a segment of what came with the request, which has its descriptors from then on. */
+static int take_brought(struct request *r, struct pool *p, const struct memory_segment *memory,
+			struct segment **out, struct failure *failure)
+{
+	int e = pool_adopt(r->broker, p, r->client->account, memory, out, failure);
+
+	for (size_t i = 0; e == 0 && i < r->fds->n; i++)
+		fd_list_take(r->fds, i);
+	return e;
+}
+
+/* The same of what its process keeps. */
+static int take_kept(struct request *r, struct pool *p, struct memory_segment *memory,
+		     struct segment **out, struct failure *failure)
+{
+	int e;
+
+	memory->fd = fd_dup(r->client->peer.pidfd);
+	if (memory->fd < 0)
+		return failure_system(failure, "a pidfd", -memory->fd);
+	e = pool_adopt(r->broker, p, r->client->account, memory, out, failure);
+	if (e != 0)
+		fd_close(memory->fd);
+	return e;
+}
+
 void handle_adopt(struct request *r)
 {
 	const struct wire_adopt *m = &r->m->adopt;
@@ -144,15 +178,14 @@ void handle_adopt(struct request *r)
 	struct memory_segment memory;
 	struct failure failure;
 	struct segment *s;
+	int e;
 
 	if (!p || !look_at_memory(r, &memory))
 		return;
-	if (pool_adopt(r->broker, p, r->client->account, &memory, &s, &failure) != 0) {
+	e = has_handle(m) ? take_kept(r, p, &memory, &s, &failure)
+			  : take_brought(r, p, &memory, &s, &failure);
+	if (e == 0)
+		give(r, s, m->kind == 0 ? 0 : m->offset);
+	else
 		request_fail_with(r, &failure);
-		return;
-	}
-	/* the descriptors are the segment's from now on */
-	for (size_t i = 0; i < r->fds->n; i++)
-		fd_list_take(r->fds, i);
-	give(r, s, m->kind == 0 ? 0 : m->offset);
 }

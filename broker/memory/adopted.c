@@ -4,7 +4,8 @@
  * Memory that a client had before it was a buffer. The client stays its owner: it may be in use in
  * ways of which the broker knows nothing, so it is neither zeroed nor handed to anybody else when
  * its buffer is gone. The broker keeps the descriptors as long as there is a buffer; so the memory
- * outlives its owner, like that of any other buffer.
+ * outlives its owner, like that of any other buffer. But what others have by a handle of the older
+ * kind is gone with its owner's process, of which the descriptor is a pidfd then.
  */
 
 #include <errno.h>

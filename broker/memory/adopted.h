@@ -6,7 +6,9 @@
 #include <stdint.h>
 
 /* Pools of kind adopted. Their segments are memory that clients had before, with one buffer in
- * each. The segment of a device's memory is the whole allocation in which the buffer lies. */
+ * each. The segment of a device's memory is the whole allocation in which the buffer lies.
+ * One of kind legacy is lost when the process that made it ends; or has no connection any more that
+ * has it, as it may free it then. */
 
 struct account;
 struct allocation;
@@ -20,7 +22,7 @@ struct segment;
 
 bool pool_is_adopted(const struct pool *p);
 /* Returns the kind that whoever maps the segment takes it for. That is its pool's kind or, for a
- * device's memory that was adopted, vmm, as it is reached in that way. */
+ * device's memory that was adopted, vmm or legacy, as it is reached in that way. */
 const struct memory_kind *kind_of_segment(const struct segment *s);
 
 /* Makes a segment of @memory, whose descriptors are taken over on success; @account pays for them.
@@ -32,7 +34,8 @@ int pool_adopt(struct broker *b, struct pool *p, struct account *account,
  * gone. */
 int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, struct allocation *a);
 
-/* Whether the segment's memory is gone with the agent that made it: nobody gets it any more. */
+/* Whether the segment's memory is gone with the agent or the client that made it: nobody gets it
+ * any more. */
 bool segment_is_lost(const struct segment *s);
 /* Whether the client may have the segment, and its memory is there; any client may have memory that
  * was no client's own. The other one says why not: SHARE_EACCES, SHARE_ENOTSUP when the client's

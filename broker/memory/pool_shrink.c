@@ -16,6 +16,8 @@
 #include <share/share.h>
 
 #include "base/clock.h"
+#include "base/mutation.h"
+#include "base/process.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
@@ -249,6 +251,37 @@ bool segment_retired(struct broker *b, struct segment *s, struct client *client)
 	return true;
 }
 
+static bool is_of_process(const struct segment *s, const struct client *client)
+{
+	return client->peer.pid == process_pid(s->memory.fd);
+}
+
+/* Whether another connection of that process has the segment. */
+static bool has_other(struct broker *b, const struct segment *s, const struct client *gone)
+{
+	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
+		struct client *c = b->clients->by_slot[i];
+		const struct possession *has = c && c != gone && c->peer.pid == gone->peer.pid
+						   ? client_possession(c, s->index)
+						   : NULL;
+
+		if (has && has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE))
+			return true;
+	}
+	return false;
+}
+
+/* What a program had adopted may be freed when it hears no more who has it: see
+ * share_alloc_options.done. Its end tells the rest. */
+static void give_up(struct broker *b, struct segment *s, const struct client *gone)
+{
+	if (s->pool->device || !kind_of_segment(s)->of_maker || s->state != SEGMENT_ACTIVE ||
+	    !is_of_process(s, gone) || has_other(b, s, gone) || MUTATION(given_up_is_kept))
+		return;
+	s->incarnation = SEGMENT_GIVEN_UP;
+	segment_note(b, s);
+}
+
 void segment_forget_client(struct broker *b, struct segment *s, struct client *client)
 {
 	struct possession *has = client_possession(client, s->index);
@@ -262,6 +295,7 @@ void segment_forget_client(struct broker *b, struct segment *s, struct client *c
 		s->unmapping--;
 	has->what = 0;
 	possession_note(client, s->index);
+	give_up(b, s, client);
 	destroy_if_unused(b, s);
 	pool_end_if_unused(b, pool);
 }

@@ -60,9 +60,10 @@ const struct memory_kind *kind_of_segment(const struct segment *s)
 {
 	const struct memory_kind *kind = s->pool->choice.kind;
 
-	if (kind->id == MEMORY_ADOPTED && memory_recipe_on_device(&s->memory.recipe))
-		return memory_kind_by_id(MEMORY_VMM);
-	return kind;
+	if (kind->id != MEMORY_ADOPTED || !memory_recipe_on_device(&s->memory.recipe))
+		return kind;
+	return memory_kind_by_id(memory_recipe_has_handle(&s->memory.recipe) ? MEMORY_LEGACY
+									     : MEMORY_VMM);
 }
 
 /* A segment that a client had already may end anywhere. */
@@ -190,7 +191,7 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 
 void segment_count_of_agent(const struct segment *s, int change)
 {
-	if (kind_of_segment(s)->of_maker)
+	if (kind_of_segment(s)->of_maker && s->pool->device)
 		s->pool->device->n_of_agents += (uint32_t)change;
 }
 
@@ -310,13 +311,20 @@ uint64_t segment_find_address(struct broker *b, uint64_t size)
 	return at;
 }
 
-/* An agent that the broker has let go of may take its time to end; one that has ended may be one
- * that the broker has yet to see end. */
+/* An agent that the broker has let go of may take its time to end. */
+static bool is_given_up(const struct segment *s)
+{
+	const struct device *d = s->pool->device;
+
+	return d ? s->incarnation != agent_incarnation(d->agent)
+		 : s->incarnation == SEGMENT_GIVEN_UP;
+}
+
+/* A process that has ended may be one that the broker has yet to see end. */
 bool segment_is_lost(const struct segment *s)
 {
 	return kind_of_segment(s)->of_maker && !MUTATION(lost_is_handed_out) &&
-	       (s->incarnation != agent_incarnation(s->pool->device->agent) ||
-		(s->memory.fd >= 0 && process_has_ended(s->memory.fd)));
+	       (is_given_up(s) || (s->memory.fd >= 0 && process_has_ended(s->memory.fd)));
 }
 
 int segment_descriptor(const struct segment *s, bool writable)
@@ -365,6 +373,11 @@ int segment_refuse(const struct segment *s, const struct client *client, struct 
 				   "pool '%s' is of kind %s, for which this program's library "
 				   "is too old",
 				   s->pool->name, kind_of_segment(s)->name);
+	if (segment_is_lost(s) && pool_is_adopted(s->pool))
+		return failure_set(failure, SHARE_EOWNERDEAD,
+				   "the program that made this memory of pool '%s' has ended, or "
+				   "has given it up: memory of cuMemAlloc() is gone with its maker",
+				   s->pool->name);
 	if (segment_is_lost(s))
 		return failure_set(
 		    failure, SHARE_EOWNERDEAD,

@@ -590,7 +590,7 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  * @retval SHARE_ENOTSUP     the current context's device cannot reach it; or the broker is too old
  * @retval SHARE_EDEVICE     the driver failed, and how. As with the other errors, what could be
  *                           mapped is, and the rest is when it is needed
- * @retval SHARE_EOWNERDEAD  some of it is of kind "legacy", and gone with its agent
+ * @retval SHARE_EOWNERDEAD  some of it is of kind "legacy", and gone with its maker
  */
 int share_pool_map_ahead(share_pool *p, int mode);
 
@@ -734,8 +734,15 @@ static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_
  * be exported as a POSIX descriptor, which this process has mapped. It begins at a multiple of 512
  * bytes of that allocation. share_buffer_get_info() says how others reach it, "vmm". What was said
  * of the file holds for the allocation: others map all of it, the pool's limit counts all of it,
- * and it stays as long as anybody has the buffer, when its owner unmaps it or dies as well. Memory
- * of cuMemAlloc() (cudaMalloc()), of memory pools, and managed memory is SHARE_ENOTSUP.
+ * and it stays as long as anybody has the buffer, when its owner unmaps it or dies as well.
+ *
+ * Memory of cuMemAlloc() (cudaMalloc()) others reach as "legacy", with all that is said of that
+ * kind in share_pool_options; its maker is this process. So it is weaker: the handle keeps nothing,
+ * and the program must not free the memory before share_alloc_options.done is called or its buffer
+ * is reclaimed, as the driver takes it away from nobody, and says to nobody that it is gone. When
+ * the program ends, or has no connection any more that has the buffer, nobody gets it from then on
+ * (SHARE_EOWNERDEAD); who has it is told when the program ends. Memory of memory pools
+ * (cudaMallocAsync()) and managed memory is SHARE_ENOTSUP.
  *
  * @param p       a pool of kind "adopted"
  * @param memory  where it is mapped in this process; a CUdeviceptr of memory of a GPU
@@ -853,7 +860,7 @@ int share_mode(const share_buffer *b);
  * @retval 0                 it is
  * @retval SHARE_EAGAIN      the giver's work is still running
  * @retval SHARE_EOWNERDEAD  the giver died before its work was done: the content means nothing. Or
- *                           the memory is of kind "legacy" and gone with its agent
+ *                           the memory is of kind "legacy" and gone with its maker
  */
 int share_buffer_status(const share_buffer *b);
 
@@ -908,7 +915,7 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
  * @retval SHARE_EAGAIN     as for share_alloc()
  * @retval SHARE_EQUOTA     this user waits for too much (limit "waits")
  * @retval SHARE_EINTR      interrupted (share_interrupt())
- * @retval SHARE_EOWNERDEAD it is of kind "legacy", and gone with its agent
+ * @retval SHARE_EOWNERDEAD it is of kind "legacy", and gone with its maker
  */
 int share_reclaim(share_buffer *b, int timeout_ms, void *stream);
 
@@ -987,7 +994,7 @@ int share_buffer_get_info(const share_buffer *b, share_buffer_info *out);
  * @retval SHARE_ENOTSUP     the stream is being captured
  * @retval SHARE_ENOMEM      there is no memory for a copy through host memory
  * @retval SHARE_EDEVICE     a device failed
- * @retval SHARE_EOWNERDEAD  one of them is of kind "legacy", and gone with its agent
+ * @retval SHARE_EOWNERDEAD  one of them is of kind "legacy", and gone with its maker
  */
 int share_copy(share_buffer *to, uint64_t to_offset, share_buffer *from, uint64_t from_offset,
 	       uint64_t size, void *stream);
@@ -1003,7 +1010,7 @@ int share_copy(share_buffer *to, uint64_t to_offset, share_buffer *from, uint64_
  * @param stream  what the copy comes after
  * @retval SHARE_EINVAL      outside of the buffer; or a function on that host stream has called it
  * @retval SHARE_EDEVICE     the device failed
- * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its agent
+ * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its maker
  */
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream);
 
@@ -1019,7 +1026,7 @@ int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size
  * @retval SHARE_EINVAL      outside of the buffer; or a function on that host stream has called it
  * @retval SHARE_EACCES      the handle is read-only
  * @retval SHARE_EDEVICE     the device failed
- * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its agent
+ * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its maker
  */
 int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uint64_t size,
 			 void *stream);
@@ -1068,7 +1075,7 @@ typedef struct share_recipe {
  * @param out  the recipe, which was set to SHARE_RECIPE_INIT
  * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
  *                       the message first
- * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its agent
+ * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its maker
  */
 int share_get_recipe(const share_buffer *b, share_recipe *out);
 
@@ -1167,7 +1174,7 @@ typedef struct share_publish_options {
  * @retval SHARE_EQUOTA  this user has as many names as it may; or, with a tensor, as much metadata
  * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
  *                       the message first
- * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its agent
+ * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its maker
  * @see share_lookup(), share_unpublish()
  */
 static inline int share_publish(share_buffer *b, const char *name, void *stream);
@@ -1224,7 +1231,7 @@ int share_unpublish(share_client *c, const char *name);
  * @retval SHARE_EACCES      this user may not use the buffer in that mode, or the publisher lets
  *                           nobody do so
  * @retval SHARE_EOWNERDEAD  the publisher died before its work was done. Or the memory is of kind
- *                           "legacy" and gone with its agent
+ *                           "legacy" and gone with its maker
  * @retval SHARE_EINVAL      a function on a host stream has called it, and would wait for what is
  *                           behind it there
  * @retval SHARE_EAGAIN      for writing: as for share_alloc()
@@ -1402,7 +1409,7 @@ typedef struct share_export_options {
  * @retval SHARE_EQUOTA  this user has as many tokens as it may; or, with a tensor, as much metadata
  * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
  *                       the message first
- * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its agent
+ * @retval SHARE_EOWNERDEAD  it is of kind "legacy", and gone with its maker
  * @see share_import()
  */
 static inline int share_export(share_buffer *b, void *stream, share_token *out);

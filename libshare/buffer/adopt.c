@@ -2,8 +2,8 @@
 
 /*
  * Memory that this process has already becomes a buffer. The broker gets descriptors of its file,
- * or of the allocation of a device in which it lies, and this process goes on using it where it is:
- * the segment is never mapped here a second time.
+ * or a descriptor or the handle of the allocation of a device in which it lies, and this process
+ * goes on using it where it is: the segment is never mapped here a second time.
  */
 
 #include "memory/adopt.h"
@@ -32,7 +32,7 @@ static int ask(share_pool *p, const struct memory_found *found, uint64_t size, s
 {
 	const struct memory_segment *s = &found->segment;
 	const struct fd_list fds = {.fds = {s->fd, s->fd_readonly},
-				    .n = s->fd_readonly < 0 ? 1 : 2};
+				    .n = (s->fd >= 0) + (s->fd_readonly >= 0)};
 	share_client *c = p->client;
 	bool with = atomic_load(&c->buffers->brings);
 	int r = SHARE_EAGAIN;
@@ -42,10 +42,10 @@ static int ask(share_pool *p, const struct memory_found *found, uint64_t size, s
 
 		if (i > 0)
 			reply_done(reply);
-		r = rpc_with_fds(c, &m, with ? &fds : NULL, reply);
+		r = rpc_with_fds(c, &m, with && fds.n > 0 ? &fds : NULL, reply);
 		with = !with;
 	}
-	if (r == 0)
+	if (r == 0 && fds.n > 0)
 		atomic_store(&c->buffers->brings, true);
 	return r;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * From an address to the allocation of a device that is mapped there, and to a descriptor of it.
- * The driver is asked what the memory is, and how others can have it: what cuMemCreate() made for
- * descriptors, wherever and in how many pieces it is mapped, can be exported by its handle.
+ * From an address to the allocation of a device that is mapped there, and to what others have it
+ * by. The driver is asked what the memory is, and how others can have it: what cuMemCreate() made
+ * for descriptors, wherever and in how many pieces it is mapped, can be exported by its handle; and
+ * of what cuMemAlloc() made there is a handle of 64 bytes, which keeps nothing.
  */
 
 #include <fcntl.h>
@@ -15,12 +16,13 @@
 #include "base/failure.h"
 #include "memory/adopt.h"
 #include "memory/cuda/context.h"
-#include "memory/cuda/vmm.h"
+#include "memory/cuda/imports.h"
 
 /* What is mapped there by one call. */
 struct range {
 	CUdeviceptr base;
 	size_t size;
+	int device;
 };
 
 /* Neither says more than that the driver does not know the address. */
@@ -39,12 +41,13 @@ static int ask_range(const struct cuda *cu, CUdeviceptr pointer, struct range *o
 {
 	struct cuda_scope scope;
 	CUresult result;
-	int device = 0, r;
+	int r;
 
-	result = cu->PointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);
+	result =
+	    cu->PointerGetAttribute(&out->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(failure, "cuPointerGetAttribute", result);
-	r = cuda_enter(cu, device, &scope, failure);
+	r = cuda_enter(cu, out->device, &scope, failure);
 	if (r != 0)
 		return r;
 	result = cu->MemGetAddressRange(&out->base, &out->size, pointer);
@@ -128,6 +131,48 @@ static int export_handle(const struct cuda *cu, CUmemGenericAllocationHandle han
 	return 0;
 }
 
+static int refuse(const struct cuda *cu, CUdeviceptr pointer, struct failure *failure)
+{
+	CUmemoryPool pool = NULL;
+
+	if (cu->PointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer) ==
+		CUDA_SUCCESS &&
+	    pool)
+		return failure_set(failure, SHARE_ENOTSUP,
+				   "the memory is of a memory pool (cuMemAllocAsync(), "
+				   "cudaMallocAsync()), and cannot be adopted: a process that "
+				   "had two buffers of one allocation would lose both with one");
+	return failure_set(failure, SHARE_ENOTSUP,
+			   "the driver says of this memory that no other process can have it");
+}
+
+/* Which descriptor says that the memory is gone, the broker knows. */
+static int get_handle(const struct cuda *cu, const struct range *range, struct memory_found *out,
+		      struct failure *failure)
+{
+	struct memory_recipe *recipe = &out->segment.recipe;
+	struct cuda_scope scope;
+	CUipcMemHandle handle;
+	CUresult result;
+	int r;
+
+	if (!attribute(cu, range->base, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE))
+		return refuse(cu, range->base, failure);
+	r = name_device(cu, range->device, recipe, failure);
+	if (r == 0)
+		r = cuda_enter(cu, range->device, &scope, failure);
+	if (r != 0)
+		return r;
+	result = cu->IpcGetMemHandle(&handle, range->base);
+	cuda_leave(&scope);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(failure, "cuIpcGetMemHandle", result);
+	memcpy(recipe->pointer, &handle, sizeof(handle));
+	out->kind = memory_kind_by_id(MEMORY_LEGACY);
+	out->ordinal = range->device;
+	return 0;
+}
+
 static int export_range(const struct cuda *cu, const struct range *range, struct memory_found *out,
 			struct failure *failure)
 {
@@ -142,9 +187,7 @@ static int export_range(const struct cuda *cu, const struct range *range, struct
 	/* NOLINTNEXTLINE(performance-no-int-to-ptr): that is what the call takes */
 	result = cu->MemRetainAllocationHandle(&handle, (void *)(uintptr_t)range->base);
 	if (result != CUDA_SUCCESS)
-		return failure_set(failure, SHARE_ENOTSUP,
-				   "the memory was not made by cuMemCreate() but by cuMemAlloc() "
-				   "(cudaMalloc()) or in a memory pool, and cannot be adopted");
+		return get_handle(cu, range, out, failure);
 	r = export_handle(cu, handle, out, failure);
 	cu->MemRelease(handle);
 	return r;
@@ -179,7 +222,7 @@ bool memory_device_find(const void *address, uint64_t size, struct memory_found 
 	if (!cuda_is_in_use(&cu))
 		return false;
 	/* which may be of the host */
-	if (cuda_vmm_is_import(pointer)) {
+	if (cuda_is_import(pointer)) {
 		*r = failure_set(failure, SHARE_EEXIST, "the memory is of a buffer already");
 		return true;
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The importer of legacy memory: cuIpcOpenMemHandle(). The driver maps an allocation once in a
- * context and counts how often it was opened, so each mapping here is one open and one close.
+ * The importer of legacy memory: cuIpcOpenMemHandle(). An agent has made it, or a program that had
+ * it adopted. The driver maps an allocation once in a context and counts how often it was opened,
+ * so each mapping here is one open and one close.
  *
  * What is mapped belongs to a context, of the device that the memory is on: the caller's current
  * one, if that is of this device, and else the primary one. And it is gone with the process that
@@ -20,9 +21,11 @@
 #include "base/failure.h"
 #include "base/process.h"
 #include "memory/cuda/context.h"
+#include "memory/cuda/imports.h"
 #include "memory/importer.h"
 
 struct legacy {
+	struct cuda_import import;
 	const struct cuda *cu;
 	CUdeviceptr pointer;
 	CUdevice device;
@@ -86,6 +89,17 @@ static int fail_open(CUresult result, struct failure *failure)
 	return cuda_fail(failure, "cuIpcOpenMemHandle", result);
 }
 
+/* What an agent has made are whole units, and buffers in them are aligned in them. A program has
+ * allocations of any size, which may lie in a larger one of the driver's. */
+static bool is_what_it_says(const struct legacy *l, CUdeviceptr base, uint64_t extent,
+			    uint64_t size)
+{
+	CUdeviceptr before = l->pointer - base;
+
+	return l->pointer >= base && before <= extent && size <= extent - before &&
+	       (size % MEMORY_ALIGNMENT || l->pointer % MEMORY_ALIGNMENT == 0);
+}
+
 static int check_opened(const struct legacy *l, uint64_t size, struct failure *failure)
 {
 	CUdeviceptr base = 0;
@@ -94,12 +108,12 @@ static int check_opened(const struct legacy *l, uint64_t size, struct failure *f
 
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(failure, "cuMemGetAddressRange", result);
-	if (base != l->pointer || base % MEMORY_ALIGNMENT || extent < size)
+	if (!is_what_it_says(l, base, extent, size))
 		return failure_set(failure, SHARE_EPROTO,
 				   "the recipe says memory of %llu bytes, and its handle leads to "
-				   "%llu at 0x%llx",
-				   (unsigned long long)size, (unsigned long long)extent,
-				   (unsigned long long)base);
+				   "0x%llx, in %llu at 0x%llx",
+				   (unsigned long long)size, (unsigned long long)l->pointer,
+				   (unsigned long long)extent, (unsigned long long)base);
 	return cuda_check_pointer(l->cu, l->pointer, l->device, failure);
 }
 
@@ -185,6 +199,7 @@ static int legacy_import(const struct memory_recipe *recipe, int fd, struct memo
 		leave_context(l);
 		goto free_l;
 	}
+	cuda_import_attach(&l->import, l->pointer, recipe->size);
 	m->address = (void *)(uintptr_t)l->pointer;
 	m->ordinal = l->device;
 	m->opaque = l;
@@ -228,6 +243,7 @@ static void legacy_unmap(struct memory_mapping *m)
 	struct cuda_relaxed relaxed;
 	CUcontext popped;
 
+	cuda_import_detach(&l->import);
 	cuda_relax(l->cu, &relaxed);
 	if (l->cu->CtxPushCurrent(l->context) == CUDA_SUCCESS) {
 		l->cu->IpcCloseMemHandle(l->pointer);

@@ -19,9 +19,11 @@
 #include "base/failure.h"
 #include "memory/cuda/access.h"
 #include "memory/cuda/context.h"
+#include "memory/cuda/imports.h"
 #include "memory/importer.h"
 
 struct import {
+	struct cuda_import import;
 	struct memory_recipe recipe;
 	const struct cuda *cu;
 	CUmemoryPool pool;
@@ -168,6 +170,7 @@ static int import_first(const struct memory_recipe *recipe, int fd, struct impor
 		goto free_i;
 	}
 	i->primary = cuda_leave_keeping(&scope);
+	cuda_import_attach(&i->import, i->pointer, recipe->size);
 	i->next = imports;
 	imports = i;
 	*out = i;
@@ -229,6 +232,7 @@ static void let_go(struct import *i)
 	struct cuda_scope scope;
 	struct failure ignored;
 
+	cuda_import_detach(&i->import);
 	cuda_relax(i->cu, &relaxed);
 	if (cuda_enter(i->cu, i->access.owner, &scope, &ignored) == 0) {
 		free_pointer(i->cu, i->pointer);

@@ -13,20 +13,17 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/queue.h>
 
 #include <share/error.h>
 
 #include "base/failure.h"
 #include "memory/cuda/access.h"
 #include "memory/cuda/context.h"
-#include "memory/cuda/vmm.h"
+#include "memory/cuda/imports.h"
 #include "memory/importer.h"
 
 struct vmm {
-	LIST_ENTRY(vmm) link;
-	CUdeviceptr base;
-	uint64_t size;
+	struct cuda_import import;
 	const struct cuda *cu;
 	struct cuda_access access;
 	bool primary; /* the primary context has to be released in the end */
@@ -35,23 +32,6 @@ struct vmm {
 
 /* Held while access is changed, which is rare and short. */
 static pthread_mutex_t access_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* All that are mapped, in this process. A forked child has none of them; nor can it use the driver
- * that would be asked before anybody looks here. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, vmm) all = LIST_HEAD_INITIALIZER(all);
-
-bool cuda_vmm_is_import(CUdeviceptr pointer)
-{
-	const struct vmm *v;
-
-	pthread_mutex_lock(&lock);
-	LIST_FOREACH (v, &all, link)
-		if (pointer >= v->base && pointer - v->base < v->size)
-			break;
-	pthread_mutex_unlock(&lock);
-	return v != NULL;
-}
 
 static CUdeviceptr pointer_of(const struct memory_mapping *m)
 {
@@ -197,11 +177,7 @@ static int vmm_import(const struct memory_recipe *recipe, int fd, struct memory_
 	}
 	v->primary = cuda_leave_keeping(&scope);
 	v->placed = recipe->address != 0;
-	v->base = pointer_of(m);
-	v->size = m->size;
-	pthread_mutex_lock(&lock);
-	LIST_INSERT_HEAD(&all, v, link);
-	pthread_mutex_unlock(&lock);
+	cuda_import_attach(&v->import, pointer_of(m), m->size);
 	m->ordinal = v->access.owner;
 	m->opaque = v;
 	return 0;
@@ -255,9 +231,7 @@ static void vmm_unmap(struct memory_mapping *m)
 	struct vmm *v = m->opaque;
 	struct cuda_relaxed relaxed;
 
-	pthread_mutex_lock(&lock);
-	LIST_REMOVE(v, link);
-	pthread_mutex_unlock(&lock);
+	cuda_import_detach(&v->import);
 	cuda_relax(v->cu, &relaxed);
 	v->cu->MemUnmap(pointer_of(m), m->size);
 	v->cu->MemAddressFree(pointer_of(m), reservation(m->size, v->placed));

@@ -129,10 +129,13 @@ int memory_adopted_check(int fd, int fd_readonly, struct memory_recipe *recipe,
 int memory_adopted_check_device(const struct memory_kind *kind, int fd,
 				const struct memory_recipe *recipe, struct failure *failure)
 {
-	if (!kind || kind->id != MEMORY_VMM)
+	if (!kind || (kind->id != MEMORY_VMM && kind->id != MEMORY_LEGACY))
 		return failure_set(failure, SHARE_EINVAL,
-				   "memory of a device is brought as that of kind vmm");
-	if (!memory_may_be_brought(fd))
+				   "memory of a device is brought as that of kind vmm or legacy");
+	if (memory_recipe_has_handle(recipe) != kind->of_maker)
+		return failure_set(failure, SHARE_EINVAL,
+				   "memory of kind legacy has a handle, and no other has");
+	if (!kind->of_maker && !memory_may_be_brought(fd))
 		return failure_set(failure, SHARE_EINVAL,
 				   "the descriptor is not of memory of a device");
 	if (recipe->address != 0)

@@ -294,6 +294,7 @@ class Pool(_Closes):
         mmap, SharedMemory.buf) or is a tensor of torch; it lies in a file in memory that this process has
         mapped as shared: a memfd, or a file in /dev/shm, as torch's share_memory_() makes them. Or it lies
         on a GPU (a tensor of torch, or what has ``__cuda_array_interface__``), in one allocation of
+        cudaMalloc(), which is gone when this process ends or closes its connection (OwnerDiedError), or of
         cuMemCreate() that can be exported, as torch makes them with expandable_segments:True; others map
         all of that allocation.
 

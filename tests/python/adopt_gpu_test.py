@@ -96,6 +96,36 @@ def test_another_process_has_it(client, driver, adopted):
         assert a.reclaim(timeout=30)
 
 
+class Plain:
+    """As torch makes it by cudaMalloc()."""
+
+    def __init__(self, driver, size):
+        self.lib, self.at = driver.lib, ctypes.c_uint64()
+        assert self.lib.cuMemAlloc_v2(ctypes.byref(self.at), ctypes.c_size_t(size)) == 0
+
+    def __del__(self):
+        self.lib.cuMemFree_v2(self.at)
+
+
+def test_another_process_has_memory_of_cudaMalloc(client, driver, adopted):
+    x = Tensor(Plain(driver, UNIT + 4096), 4096, (16, 64))
+    with adopted.adopt(x) as a:
+        info = a.info()
+        assert (info["kind"], info["offset"], info["segment_size"]) == ("legacy", 4096, UNIT + 4096)
+        a.copy_from(np.arange(1024, dtype="float32").reshape(16, 64))
+        a.publish("x", mode="rw")
+        subprocess.run([sys.executable, "-c", f"""if True:
+            import libshare, numpy as np
+            with libshare.connect({client.address!r}) as c, c.lookup("x", mode="rw") as a:
+                assert a.on_gpu and a.info()["kind"] == "legacy"
+                assert a.tobytes() == np.arange(1024, dtype="float32").tobytes()
+                a.copy_from(np.full((16, 64), 7, "float32"))
+        """], check=True, timeout=120)
+        assert a.tobytes() == np.full(1024, 7, "float32").tobytes()
+        client.unpublish("x")
+        assert a.reclaim(timeout=30)
+
+
 def test_what_is_kept_goes_when_nobody_has_it(client, broker, driver, adopted):
     x = Tensor(Memory(driver), 0, (64,))
     there = weakref.ref(x)
@@ -138,11 +168,11 @@ def test_what_others_cannot_have_is_refused(driver, adopted):
         adopted.adopt(Tensor(memory, 4, (64,)))
     with pytest.raises(libshare.InvalidArgumentError, match="one allocation"):
         adopted.adopt(Tensor(memory, UNIT - 512, (512,)))
-    plain = ctypes.c_uint64()
-    assert driver.lib.cuMemAlloc_v2(ctypes.byref(plain), ctypes.c_size_t(4096)) == 0
-    with pytest.raises(libshare.NotSupportedError, match="cudaMalloc"):
-        adopted.adopt(Tensor(type("Plain", (), {"at": plain})(), 0, (64,)))
-    driver.lib.cuMemFree_v2(plain)
+    managed = ctypes.c_uint64()
+    assert driver.lib.cuMemAllocManaged(ctypes.byref(managed), ctypes.c_size_t(4096), ctypes.c_uint(1)) == 0
+    with pytest.raises(libshare.NotSupportedError, match="is managed"):
+        adopted.adopt(Tensor(type("Managed", (), {"at": managed})(), 0, (64,)))
+    driver.lib.cuMemFree_v2(managed)
     constant = Tensor(memory, 0, (64,))
     constant.__cuda_array_interface__["data"] = (memory.at.value, True)
     with pytest.raises(ValueError, match="read-only"):

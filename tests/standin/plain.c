@@ -59,6 +59,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 		return result;
 	pthread_mutex_lock(&standin_lock);
 	result = map_plain(b, 0, out);
+	if (result == CUDA_SUCCESS)
+		range_at(*out)->asked = size;
 	pthread_mutex_unlock(&standin_lock);
 	backing_unref(b);
 	return result;
@@ -192,8 +194,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle given, unsigned 
 	if (handle.pid == (int32_t)getpid())
 		return CUDA_ERROR_INVALID_CONTEXT;
 	fd = open_of_process(handle.pid, handle.fd);
-	if (fd < 0)
-		return CUDA_ERROR_MAP_FAILED;
+	if (fd < 0) /* its maker is dead, or has freed it */
+		return CUDA_ERROR_INVALID_HANDLE;
 	result = backing_import(fd, "plain", &b);
 	close(fd);
 	if (result != CUDA_SUCCESS)

@@ -26,7 +26,7 @@ static CUresult of_device(CUpointer_attribute which, const struct range *r, CUde
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		return PUT(int, ordinal_of(r->backing->device));
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		return PUT(int, 0);
+		return PUT(int, r->plain && !r->opened && !r->managed);
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		return PUT(int, 1);
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -106,7 +106,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr po
 	if (r && base)
 		*base = r->address;
 	if (r && size)
-		*size = r->size;
+		*size = r->asked ? r->asked : r->size;
 	pthread_mutex_unlock(&standin_lock);
 	return r ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

@@ -97,6 +97,7 @@ struct range {
 	struct range *next;
 	uintptr_t address;
 	uint64_t size, offset, id;
+	uint64_t asked; /* of cuMemAlloc: of how many bytes its maker hears; 0: all */
 	struct backing *backing;
 	struct pool *pool; /* NULL: not of one */
 	bool plain;        /* of cuMemAlloc */

@@ -3,6 +3,7 @@
 /* What programs have before they share it: addresses, and allocations that are mapped there. */
 
 #include <stddef.h>
+#include <string.h>
 
 #include "tests/harness/check.h"
 #include "tests/support/gpu_memory.h"
@@ -63,7 +64,55 @@ void gpu_memory_free(void *memory, uint64_t size, uint64_t piece)
 	check_eq(cu->MemAddressFree(at, size), CUDA_SUCCESS);
 }
 
+/* Allocating takes a context. Who asks here may have another one, or none; so nobody releases this.
+ */
+static void enter(const struct cuda *cu, int device)
+{
+	CUcontext context;
+
+	check_eq(cu->DevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+	check_eq(cu->CtxPushCurrent(context), CUDA_SUCCESS);
+}
+
+static void leave(const struct cuda *cu)
+{
+	CUcontext popped;
+
+	check_eq(cu->CtxPopCurrent(&popped), CUDA_SUCCESS);
+}
+
+void *gpu_memory_make_plain(int device, uint64_t size)
+{
+	const struct cuda *cu = driver();
+	CUdeviceptr at;
+
+	enter(cu, device);
+	check_eq(cu->MemAlloc(&at, size), CUDA_SUCCESS);
+	leave(cu);
+	return (void *)(uintptr_t)at; /* NOLINT: an address is what it is */
+}
+
+void gpu_memory_free_plain(int device, void *memory)
+{
+	const struct cuda *cu = driver();
+
+	enter(cu, device);
+	check_eq(cu->MemFree((uintptr_t)memory), CUDA_SUCCESS);
+	leave(cu);
+}
+
 #else
+
+void *gpu_memory_make_plain(int device, uint64_t size)
+{
+	(void)device, (void)size;
+	return NULL;
+}
+
+void gpu_memory_free_plain(int device, void *memory)
+{
+	(void)device, (void)memory;
+}
 
 void *gpu_memory_make(int device, uint64_t size, uint64_t piece, bool shareable)
 {
@@ -77,3 +126,19 @@ void gpu_memory_free(void *memory, uint64_t size, uint64_t piece)
 }
 
 #endif
+
+/* ------------------------------------------------------------------------------------------- */
+
+void *gpu_memory_make_as(const char *kind, uint64_t size)
+{
+	return strcmp(kind, "adopted-legacy") == 0 ? gpu_memory_make_plain(0, size)
+						   : gpu_memory_make(0, size, size, true);
+}
+
+void gpu_memory_free_as(const char *kind, void *memory, uint64_t size)
+{
+	if (strcmp(kind, "adopted-legacy") == 0)
+		gpu_memory_free_plain(0, memory);
+	else
+		gpu_memory_free(memory, size, size);
+}

@@ -27,8 +27,9 @@ static bool is_wanted(const char *kind)
 /* The first @most of them. */
 static struct kind *choose(size_t most, size_t *n)
 {
-	static const struct kind all[] = {{"host"},   {"vmm"},     {"mempool"},    {"pinned"},
-					  {"legacy"}, {"adopted"}, {"adopted-vmm"}};
+	static const struct kind all[] = {{"host"},        {"vmm"},           {"mempool"},
+					  {"pinned"},      {"legacy"},        {"adopted"},
+					  {"adopted-vmm"}, {"adopted-legacy"}};
 	static struct kind wanted[sizeof(all) / sizeof(all[0])];
 
 	*n = 0;
@@ -50,7 +51,7 @@ struct kind *kinds_without_legacy(size_t *n)
 
 struct kind *kinds_with_adopted(size_t *n)
 {
-	return choose(7, n);
+	return choose(8, n);
 }
 
 void kinds_start_on(const char *machine, const char *config)
@@ -75,7 +76,7 @@ void skip_unless_standin(void)
 /* What is adopted is made as memory of pools is. */
 static const char *made_as(const char *kind)
 {
-	return strcmp(kind, "adopted-vmm") == 0 ? "vmm" : kind;
+	return strncmp(kind, "adopted-", 8) == 0 ? kind + 8 : kind;
 }
 
 struct trial {

@@ -16,8 +16,8 @@ struct kind *kinds_to_test(size_t *n);
 /* The same without "legacy", which is gone with its agent, and which a driver may keep from others
  * than the agent's user. */
 struct kind *kinds_without_legacy(size_t *n);
-/* The same with "adopted" and "adopted-vmm", both of pools into which memory comes by share_adopt()
- * alone: of the host, and of a device. */
+/* The same with "adopted", "adopted-vmm" and "adopted-legacy", all of pools into which memory comes
+ * by share_adopt() alone: of the host, and of a device, by cuMemCreate() and cuMemAlloc(). */
 struct kind *kinds_with_adopted(size_t *n);
 
 /* fixture_start(), and fixture_start_with(); a stand-in driver is a machine of the test's own. */

@@ -26,10 +26,12 @@ TestSuite(conformance, .timeout = 120);
 
 static share_client *one, *other;
 static share_pool *pool;
+static const char *kind_of_all;
 static bool is_adopted, is_on_device;
 
 static void begin(const char *kind)
 {
+	kind_of_all = kind;
 	is_adopted = strncmp(kind, "adopted", 7) == 0;
 	is_on_device = !is_host(kind);
 	one = connect_as("one");
@@ -61,7 +63,7 @@ static void *mapped(int fd)
 
 static void unmap_on_device(void *memory)
 {
-	gpu_memory_free(memory, UNIT, UNIT);
+	gpu_memory_free_as(kind_of_all, memory, UNIT);
 }
 
 static share_buffer *adopt(void)
@@ -70,7 +72,7 @@ static share_buffer *adopt(void)
 	int fd = memfd_create("data", MFD_CLOEXEC);
 	share_buffer *b;
 
-	options.memory = is_on_device ? gpu_memory_make(0, UNIT, UNIT, true) : mapped(fd);
+	options.memory = is_on_device ? gpu_memory_make_as(kind_of_all, UNIT) : mapped(fd);
 	options.done = is_on_device ? unmap_on_device : unmap;
 	options.data = options.memory;
 	check_ok(share_alloc_with(pool, SIZE, &options, NULL, &b));

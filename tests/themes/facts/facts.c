@@ -27,9 +27,10 @@
 
 static const struct fact *const facts[] = {vmm_facts,     pool_facts,    event_facts, value_facts,
 					   capture_facts, machine_facts, zero_facts,  stream_facts,
-					   adopt_facts,   pinned_facts};
-static const struct play *const plays[] = {vmm_plays,     pool_plays,   event_plays, value_plays,
-					   machine_plays, stream_plays, adopt_plays, pinned_plays};
+					   adopt_facts,   legacy_facts,  pinned_facts};
+static const struct play *const plays[] = {vmm_plays,   pool_plays,    event_plays,
+					   value_plays, machine_plays, stream_plays,
+					   adopt_plays, legacy_plays,  pinned_plays};
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 

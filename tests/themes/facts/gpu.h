@@ -82,7 +82,10 @@
 	X(EventRecord, cuEventRecord)                                   \
 	X(EventQuery, cuEventQuery)                                     \
 	X(IpcGetEventHandle, cuIpcGetEventHandle)                       \
-	X(IpcOpenEventHandle, cuIpcOpenEventHandle)
+	X(IpcOpenEventHandle, cuIpcOpenEventHandle)                     \
+	X(IpcGetMemHandle, cuIpcGetMemHandle)                           \
+	X(IpcOpenMemHandle, cuIpcOpenMemHandle)                         \
+	X(IpcCloseMemHandle, cuIpcCloseMemHandle)
 
 struct driver {
 #define DRIVER_MEMBER(member, function) __typeof__(&function) member;
@@ -164,9 +167,9 @@ uint64_t nanoseconds(void);
 /* ---- the facts ---- */
 
 extern const struct fact vmm_facts[], pool_facts[], event_facts[], value_facts[], machine_facts[],
-    capture_facts[], zero_facts[], stream_facts[], adopt_facts[], pinned_facts[];
+    capture_facts[], zero_facts[], stream_facts[], adopt_facts[], legacy_facts[], pinned_facts[];
 extern const struct play vmm_plays[], pool_plays[], event_plays[], value_plays[], machine_plays[],
-    stream_plays[], adopt_plays[], pinned_plays[];
+    stream_plays[], adopt_plays[], legacy_plays[], pinned_plays[];
 
 /* ---- memory.c: what the facts about memory share ---- */
 

@@ -534,18 +534,35 @@ Test(gpu_adopt, what_was_made_for_nobody_else_is_refused)
 	unmake(memory, PIECE);
 }
 
+static CUmemoryPool make_memory_pool(void)
+{
+	const CUmemPoolProps properties = {
+	    .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+	    .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+	CUmemoryPool p;
+
+	GPU_CALL(PFN_cuMemPoolCreate_v11020, cuMemPoolCreate, &p, &properties);
+	return p;
+}
+
 Test(gpu_adopt, other_memory_of_the_driver_is_refused)
 {
-	CUdeviceptr plain, managed;
+	CUdeviceptr pooled, managed;
+	CUmemoryPool p;
 
 	gpu_use();
-	GPU_CALL(PFN_cuMemAlloc_v3020, cuMemAlloc_v2, &plain, PIECE);
+	p = make_memory_pool();
+	GPU_CALL(PFN_cuMemAllocFromPoolAsync_v11020, cuMemAllocFromPoolAsync, &pooled, PIECE, p,
+		 NULL);
 	GPU_CALL(PFN_cuMemAllocManaged_v6000, cuMemAllocManaged, &managed, PIECE,
 		 CU_MEM_ATTACH_GLOBAL);
-	expect_refused((void *)(uintptr_t)plain, PIECE, SHARE_ENOTSUP, "cuMemAlloc()");
+	expect_refused((void *)(uintptr_t)pooled, PIECE, SHARE_ENOTSUP, "of a memory pool");
 	expect_refused((void *)(uintptr_t)managed, PIECE, SHARE_ENOTSUP, "is managed");
 	GPU_CALL(PFN_cuMemFree_v3020, cuMemFree_v2, managed);
-	GPU_CALL(PFN_cuMemFree_v3020, cuMemFree_v2, plain);
+	GPU_CALL(PFN_cuMemFreeAsync_v11020, cuMemFreeAsync, pooled, NULL);
+	gpu_wait(NULL);
+	GPU_CALL(PFN_cuMemPoolDestroy_v11020, cuMemPoolDestroy, p);
 }
 
 Test(gpu_adopt, memory_of_the_host_is_no_memory_of_a_device)
@@ -571,8 +588,7 @@ Test(gpu_adopt, what_is_a_buffer_already_is_refused)
 	check_ok(share_release(b, NULL));
 	check_ok(share_release(adopted_again(memory, PIECE), NULL));
 	of_pool = gpu_allocate(gpu_client, NULL);
-	if (strcmp(info_of(of_pool).kind, "vmm") == 0)
-		expect_refused(share_ptr(of_pool), PART, SHARE_EEXIST, "of a buffer already");
+	expect_refused(share_ptr(of_pool), PART, SHARE_EEXIST, "of a buffer already");
 	check_ok(share_release(of_pool, NULL));
 	unmake(memory, PIECE);
 }

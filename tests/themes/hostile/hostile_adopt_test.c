@@ -142,7 +142,8 @@ static void says_what_it_likes(struct child *self, void *data)
 	REFUSED(SHARE_EPROTO, c.recipe.flags = MEMORY_MAY_SHRINK);
 	REFUSED(SHARE_EPROTO, memset(c.recipe.device, 0, sizeof(c.recipe.device)));
 	REFUSED(SHARE_ENOMEM, c.recipe.size = UINT64_C(1) << 60);
-	REFUSED(SHARE_EINVAL, (c.kind = 0)); /* as a file it is one descriptor short */
+	REFUSED(SHARE_EINVAL, (c.kind = 0));             /* as a file it is one descriptor short */
+	REFUSED(SHARE_EINVAL, (c.kind = MEMORY_LEGACY)); /* which has a handle */
 	child_point(self, "refused");
 	raw_hang_up(&r);
 }
@@ -283,6 +284,76 @@ Test(hostile_adopt, who_maps_what_it_is_not_is_told_and_nothing_else)
 	/* it is the driver that says so, in whichever words */
 	expect_lie("larger", SHARE_EDEVICE, SHARE_ENOTSUP);
 	expect_lie("file", SHARE_EDEVICE, SHARE_ESYSTEM);
+	expect_true();
+	child_kill(liar);
+	settle(witness, s.clients == 1 && s.buffers == 0);
+	check_ok(share_ping(witness));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* As much as true_claim(), and what else it says is no better. */
+static struct claim claim_of_a_handle(void)
+{
+	struct memory_found found;
+	struct failure failure;
+	struct claim c = {.size = UNIT, .kind = MEMORY_LEGACY};
+
+	check_ok(memory_adopted_find(gpu_memory_make_plain(0, UNIT), UNIT, &found, &failure));
+	check_eq(found.kind->id, MEMORY_LEGACY);
+	check_eq(found.segment.fd, -1);
+	c.recipe = found.segment.recipe;
+	return c;
+}
+
+/* It needs no descriptor, and those that come with it are nobody's. */
+static void lies_of_a_handle(struct child *self, void *data)
+{
+	const struct claim good = claim_of_a_handle();
+	static struct raw r;
+	struct claim c;
+	uint64_t pool;
+
+	(void)data;
+	raw_open(&r, "liar");
+	pool = raw_pool(&r, "adopted");
+	bring(&r, pool, &good);
+	check_ok(answer(&r));
+	publish(&r, "true");
+
+	REFUSED(SHARE_EINVAL, c.size = 0);
+	REFUSED(SHARE_EINVAL, c.size = UNIT + 1);
+	REFUSED(SHARE_EINVAL, c.offset = UINT64_MAX - 511);
+	REFUSED(SHARE_EINVAL, (c.offset = 100, c.size = 100));
+	REFUSED(SHARE_EINVAL, c.recipe.address = UNIT);
+	REFUSED(SHARE_EINVAL, memset(c.recipe.pointer, 0, sizeof(c.recipe.pointer)));
+	REFUSED(SHARE_EPROTO, memset(c.recipe.device, 0, sizeof(c.recipe.device)));
+	REFUSED(SHARE_EPROTO, c.recipe.size = UINT64_MAX);
+	REFUSED(SHARE_ENOMEM, c.recipe.size = UINT64_C(1) << 60);
+
+	c = good;
+	c.recipe.size = 2 * UNIT;
+	bring(&r, pool, &c);
+	check_ok(answer(&r));
+	publish(&r, "larger");
+
+	c = good;
+	memset(c.recipe.pointer, 0x5a, sizeof(c.recipe.pointer));
+	bring(&r, pool, &c);
+	check_ok(answer(&r));
+	publish(&r, "elsewhere");
+	child_point(self, "published");
+}
+
+Test(hostile_adopt, who_opens_what_is_no_handle_is_told_and_nothing_else)
+{
+	struct child *liar = child_start(lies_of_a_handle, NULL);
+
+	child_wait(liar, "published");
+	expect_true();
+	expect_lie("larger", SHARE_EPROTO, SHARE_EPROTO);
+	/* it is the driver that says so, in whichever words */
+	expect_lie("elsewhere", SHARE_EDEVICE, SHARE_ENOTSUP);
 	expect_true();
 	child_kill(liar);
 	settle(witness, s.clients == 1 && s.buffers == 0);

@@ -120,7 +120,7 @@ Legacy(whoever_holds_what_a_dead_agent_made_is_told)
 	check_eq(watched(b), 0);
 	kill_agent();
 	check_error(share_buffer_status(b), SHARE_EOWNERDEAD);
-	check_detail("gone with its agent");
+	check_detail("gone with its maker");
 	check_eq(watched(b), SHARE_EOWNERDEAD);
 	check_error(share_copy_to_host(b, 0, out, 6, NULL), SHARE_EOWNERDEAD);
 	check_error(share_copy_from_host(b, 0, "x", 1, NULL), SHARE_EOWNERDEAD);

@@ -33,7 +33,7 @@ static struct fatal_plan *plan;
 static share_client *client; /* looks on */
 static share_pool *pool;
 static const char *kind;
-static bool is_adopted;
+static bool is_adopted, goes_with_owner;
 
 /* ------------------------------------------------------------------------------------------- */
 /* What the two do. Each returns what the library says.                                          */
@@ -46,6 +46,7 @@ struct life {
 	share_buffer *found, *brought; /* the consumer's: by its name, and by the token */
 	char *memory;                  /* that was there before */
 	int told;                      /* how often: nobody has it any more */
+	bool has_lost;                 /* that the memory is gone */
 };
 
 static char *make_memory(void)
@@ -54,7 +55,7 @@ static char *make_memory(void)
 	char *memory;
 
 	if (!is_host(kind))
-		return gpu_memory_make(0, UNIT, UNIT, true);
+		return gpu_memory_make_as(kind, UNIT);
 	check(fd >= 0 && ftruncate(fd, UNIT) == 0);
 	memory = mmap(NULL, UNIT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	check(memory != MAP_FAILED);
@@ -66,7 +67,7 @@ static void free_memory(char *memory)
 	if (is_host(kind))
 		munmap(memory, UNIT);
 	else
-		gpu_memory_free(memory, UNIT, UNIT);
+		gpu_memory_free_as(kind, memory, UNIT);
 }
 
 static void count(void *data)
@@ -101,12 +102,23 @@ static int export(struct life *l)
 	return share_export(l->own, NULL, &l->token);
 }
 
+/* It has what was written; or this says that it is gone, where it goes with its owner. */
+static void expect_value(struct life *l, share_buffer *b)
+{
+	char byte;
+
+	if (goes_with_owner && share_copy_to_host(b, 0, &byte, 1, NULL) == SHARE_EOWNERDEAD)
+		l->has_lost = true;
+	else
+		buffer_expect(b, VALUE);
+}
+
 /* Whether the giver's work was done may be unknown if it is dead, but it was. */
-static void expect_good(share_buffer *b)
+static void expect_good(struct life *l, share_buffer *b)
 {
 	int r;
 
-	buffer_expect(b, VALUE);
+	expect_value(l, b);
 	until((r = share_buffer_status(b)) != SHARE_EAGAIN);
 	check(r == 0 || (r == SHARE_EOWNERDEAD && !is_host(kind)));
 }
@@ -116,7 +128,7 @@ static int look_up(struct life *l)
 	int r = share_lookup(l->client, "name", SHARE_RDONLY, 0, NULL, &l->found);
 
 	if (r == 0)
-		expect_good(l->found);
+		expect_good(l, l->found);
 	return r;
 }
 
@@ -125,7 +137,7 @@ static int import(struct life *l)
 	int r = share_import(l->client, &l->token, SHARE_RDONLY, NULL, &l->brought);
 
 	if (r == 0)
-		expect_good(l->brought);
+		expect_good(l, l->brought);
 	return r;
 }
 
@@ -158,7 +170,7 @@ static int let_go(struct life *l, share_buffer **b)
 
 	if (!*b)
 		return 0;
-	buffer_expect(*b, VALUE);
+	expect_value(l, *b);
 	r = share_release(*b, NULL);
 	*b = NULL;
 	return r == 0 ? share_ping(l->client) : r;
@@ -237,6 +249,7 @@ struct answer {
 	int result;
 	char why[256];
 	share_token token;
+	bool has_lost;
 };
 
 static void end_life(struct life *l)
@@ -262,6 +275,7 @@ static void lives(struct child *self, void *data)
 		l.token = o.token;
 		a.result = o.step->take(&l);
 		a.token = l.token;
+		a.has_lost = l.has_lost;
 		snprintf(a.why, sizeof(a.why), "%s", share_error_detail());
 	}
 	end_life(&l);
@@ -318,22 +332,25 @@ static void bury(enum who who)
 	settle(client, s.clients == 2);
 }
 
+static bool dies_now(const struct step *step)
+{
+	return step == life.at && life.victim == OWNER;
+}
+
 /* That the owner of memory of a device has died is noticed before or after it is handed over. */
 static bool is_right(const struct step *step, int result)
 {
-	bool dies_now = step == life.at && life.victim == OWNER;
-
 	if (step->needs_owner && !life.children[OWNER])
 		return result == SHARE_ENOENT;
-	return result == 0 ||
-	       (result == SHARE_EOWNERDEAD && step->needs_owner && dies_now && !is_host(kind));
+	return result == 0 || (result == SHARE_EOWNERDEAD && step->needs_owner && dies_now(step) &&
+			       !is_host(kind));
 }
 
 static void expect_answer(const struct step *step)
 {
 	struct answer a = wait_idle(step->who);
 
-	if (!is_right(step, a.result))
+	if (!is_right(step, a.result) || (a.has_lost && life.children[OWNER] && !dies_now(step)))
 		check_failed(__FILE__, __LINE__, "%s: %s", share_error_name(a.result), a.why);
 	life.token = a.token;
 }
@@ -398,8 +415,8 @@ static void live(void)
 
 static void die_at_each_point(void)
 {
-	/* the first one who adopts something asks twice */
-	unsigned times = request_of(life.at) == WIRE_ADOPT ? 2 : 1;
+	/* the first one who adopts something asks twice, if that has descriptors */
+	unsigned times = request_of(life.at) == WIRE_ADOPT && !goes_with_owner ? 2 : 1;
 	/* who gives something back is not answered */
 	enum fatal_point last = life.at->request == WIRE_RELEASE ? FATAL_COMMITTED : FATAL_SENT;
 
@@ -455,6 +472,7 @@ static void start(const struct row *row)
 
 	kind = row->kind.name;
 	is_adopted = strncmp(kind, "adopted", 7) == 0;
+	goes_with_owner = strcmp(kind, "adopted-legacy") == 0;
 	plan = plan_new(FATAL_PLAN_VARIABLE, sizeof(*plan));
 	broker_use_program(DYING_BROKER);
 	kinds_start();

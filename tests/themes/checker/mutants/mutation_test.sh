@@ -215,6 +215,7 @@ k late_is_forgotten               kept_test
 - lost_is_handed_out              legacy_test
 - lost_is_good                    legacy_test
 l limit_of_the_device             pinned_test
+- given_up_is_kept                gpu_adopt_plain_test
 c free_before_ack                 channels
 c any_version                     ring_plain_test channels
 c ignore_ack_fences               channels
