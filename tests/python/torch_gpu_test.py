@@ -548,35 +548,31 @@ def test_a_forked_child_is_told(installed):
     child.kill()
 
 
-def test_what_lies_in_expandable_segments_is_adopted(owner):
+@pytest.mark.parametrize("expandable", [False, True])
+def test_what_torch_has_made_is_adopted(owner, expandable):
+    """In a pool of kind adopted: without expandable segments it is memory of cudaMalloc()."""
     adopted = owner.pool("adopted", kind="adopted", limit="1GiB")
     program = f"""if True:
         import libshare, torch
         with libshare.connect({owner.address!r}) as c:
             x = torch.arange(1000, dtype=torch.float32, device="cuda")
-            try:
-                a = libshare.adopt(x, c.pool("adopted"))
-            except libshare.NotSupportedError:
-                print("refused")
-            else:
-                a.publish("x", mode="rw")
-                torch.cuda.synchronize()
-                print("published", flush=True)
-                input()
-                assert (x == 7).all().item()
-                c.unpublish("x")
+            a = libshare.adopt(x, c.pool("adopted"))
+            a.publish("x", mode="rw")
+            torch.cuda.synchronize()
+            print("published", flush=True)
+            input()
+            assert (x == 7).all().item()
+            c.unpublish("x")
     """
-    for setting, said in (("expandable_segments:False", "refused"), ("expandable_segments:True", "published")):
-        with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                              env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": setting}) as p:
-            assert p.stdout.readline().strip() == said
-            if said == "published":
-                with owner.lookup("x", mode="rw") as a:
-                    y = lt.tensor_of(a)
-                    assert (y == torch.arange(1000, device="cuda")).all().item()
-                    y.fill_(7)
-                    torch.cuda.synchronize()
-                    del y
-            p.communicate("\n", timeout=LIMIT)
-        assert p.returncode == 0
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": f"expandable_segments:{expandable}"}) as p:
+        assert p.stdout.readline().strip() == "published"
+        with owner.lookup("x", mode="rw") as a:
+            y = lt.tensor_of(a)
+            assert (y == torch.arange(1000, device="cuda")).all().item()
+            y.fill_(7)
+            torch.cuda.synchronize()
+            del y
+        p.communicate("\n", timeout=LIMIT)
+    assert p.returncode == 0
     adopted.close()
