@@ -94,6 +94,13 @@ static bool tell_of_reclaim(struct client *c, int *budget)
 	return true;
 }
 
+/* It hears nothing any more, whatever its process still does. */
+static void leave(struct client *c)
+{
+	members_leave(c);
+	client_give_up(c);
+}
+
 /* First goes what the client waits for, and what it gave to others. */
 static client_step *const at_hang_up[] = {
     client_drop_deferred,
@@ -126,7 +133,7 @@ const struct client_rooms broker_rooms = {
     .caught_up = client_hear_of_changes,
     .changed_state = changed_state,
     .may_use_memory = may_use_memory,
-    .leave = members_leave,
+    .leave = leave,
     .die = client_end_timelines,
     .at_hang_up = at_hang_up,
     .at_death = at_death,

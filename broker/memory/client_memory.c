@@ -234,17 +234,34 @@ bool client_close_pools(struct client *c, int *budget)
 	return true;
 }
 
+/* The segment of that index; NULL: the client has nothing of it. */
+static struct segment *had_segment(const struct client *c, uint32_t i)
+{
+	const struct possession *has = client_possession(c, i);
+
+	return has && has->what ? slab_at(&c->broker->memory->segments, i) : NULL;
+}
+
+void client_give_up(struct client *c)
+{
+	struct segment *s;
+
+	for (uint32_t i = 0; i < client_possessions_end(c); i++) {
+		s = had_segment(c, i);
+		if (s)
+			segment_give_up(c->broker, s, c);
+	}
+}
+
 bool client_forget(struct client *c, int *budget)
 {
-	struct broker *b = c->broker;
+	struct segment *s;
 
 	(void)budget;
 	for (uint32_t i = 0; i < client_possessions_end(c); i++) {
-		const struct possession *has = client_possession(c, i);
-		struct segment *s = has && has->what ? slab_at(&b->memory->segments, i) : NULL;
-
+		s = had_segment(c, i);
 		if (s)
-			segment_forget_client(b, s, c);
+			segment_forget_client(c->broker, s, c);
 	}
 	client_forget_page(c);
 	return true;

@@ -77,6 +77,8 @@ void client_close_pool(struct open_pool *open);
 
 /* Closes some of the pools that the client has open; true when there are no more. */
 bool client_close_pools(struct client *c, int *budget);
+/* Gives up, when the connection has ended and perhaps not the process, what goes with either. */
+void client_give_up(struct client *c);
 /* Forgets at the end what the client has: nobody counts it any more among those who have a segment,
  * or have its page. Returns true. */
 bool client_forget(struct client *c, int *budget);

@@ -102,9 +102,11 @@ void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
 void pool_return_segments(struct broker *b, struct pool *p);
 /* What the timer of those who wait in the pool calls, with the pool as data. */
 void pool_on_timer(evutil_socket_t fd, short what, void *data);
-/* Notes that the client is gone, and has the segment no more. What it has made that goes with it is
- * given up then: that is its incarnation, as no agent has made it. */
+/* Gives up what the client's process has adopted that goes with it, if that hears of it by no other
+ * connection: that is its incarnation, as no agent has made it. */
 #define SEGMENT_GIVEN_UP 1
+void segment_give_up(struct broker *b, struct segment *s, const struct client *client);
+/* Notes that the client is gone, and has the segment no more; and gives it up. */
 void segment_forget_client(struct broker *b, struct segment *s, struct client *client);
 
 /* pool_grow.c: segments come. */

@@ -261,10 +261,11 @@ static bool has_other(struct broker *b, const struct segment *s, const struct cl
 {
 	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
 		struct client *c = b->clients->by_slot[i];
-		const struct possession *has = c && c != gone && c->peer.pid == gone->peer.pid
-						   ? client_possession(c, s->index)
-						   : NULL;
+		const struct possession *has;
 
+		if (!c || c == gone || !c->connection || c->peer.pid != gone->peer.pid)
+			continue;
+		has = client_possession(c, s->index);
 		if (has && has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE))
 			return true;
 	}
@@ -273,10 +274,10 @@ static bool has_other(struct broker *b, const struct segment *s, const struct cl
 
 /* What a program had adopted may be freed when it hears no more who has it: see
  * share_alloc_options.done. Its end tells the rest. */
-static void give_up(struct broker *b, struct segment *s, const struct client *gone)
+void segment_give_up(struct broker *b, struct segment *s, const struct client *client)
 {
 	if (s->pool->device || !kind_of_segment(s)->of_maker || s->state != SEGMENT_ACTIVE ||
-	    !is_of_process(s, gone) || has_other(b, s, gone) || MUTATION(given_up_is_kept))
+	    !is_of_process(s, client) || has_other(b, s, client) || MUTATION(given_up_is_kept))
 		return;
 	s->incarnation = SEGMENT_GIVEN_UP;
 	segment_note(b, s);
@@ -295,7 +296,7 @@ void segment_forget_client(struct broker *b, struct segment *s, struct client *c
 		s->unmapping--;
 	has->what = 0;
 	possession_note(client, s->index);
-	give_up(b, s, client);
+	segment_give_up(b, s, client);
 	destroy_if_unused(b, s);
 	pool_end_if_unused(b, pool);
 }

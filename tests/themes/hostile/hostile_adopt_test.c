@@ -210,13 +210,19 @@ Test(hostile_adopt, who_brings_what_can_be_no_memory_is_hung_up_on)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static void publish(struct raw *r, const char *name)
+static void publish_as(struct raw *r, const char *name, uint32_t flags)
 {
 	struct wire_message m = {.type = WIRE_PUBLISH};
 
 	m.publish.buffer = r->m.grant.buffer;
+	m.publish.flags = flags;
 	m.publish.name = raw_text(name);
 	raw_ask(r, &m, WIRE_PUBLISHED);
+}
+
+static void publish(struct raw *r, const char *name)
+{
+	publish_as(r, name, 0);
 }
 
 /* The broker cannot know better. */
@@ -358,6 +364,47 @@ Test(hostile_adopt, who_opens_what_is_no_handle_is_told_and_nothing_else)
 	child_kill(liar);
 	settle(witness, s.clients == 1 && s.buffers == 0);
 	check_ok(share_ping(witness));
+}
+
+/* By two connections, and never says goodbye: as one that executes another program. */
+static void hangs_up_twice(struct child *self, void *data)
+{
+	struct wire_message m = {.type = WIRE_LOOKUP};
+	struct claim c = claim_of_a_handle();
+	static struct raw r, second;
+
+	(void)data;
+	raw_open(&r, "owner");
+	bring(&r, raw_pool(&r, "adopted"), &c);
+	check_ok(answer(&r));
+	publish_as(&r, "true", SHARE_PUBLISH_PERSISTENT);
+	raw_open(&second, "second");
+	m.lookup.name = raw_text("true");
+	m.lookup.mode = SHARE_RDWR;
+	raw_ask(&second, &m, WIRE_GRANT);
+	raw_hang_up(&r);
+	child_point(self, "hung up");
+	raw_hang_up(&second);
+	child_point(self, "hung up again");
+}
+
+Test(hostile_adopt, nobody_finds_what_its_owner_has_hung_up_on)
+{
+	struct child *owner = child_start(hangs_up_twice, NULL);
+
+	child_wait(owner, "hung up");
+	settle(witness, s.clients == 3 && s.quarantined == 1);
+	expect_true();
+	child_go(owner);
+	child_wait(owner, "hung up again");
+	settle(witness, s.clients == 3 && s.quarantined == 2);
+	expect_lie("true", SHARE_EOWNERDEAD, SHARE_EOWNERDEAD);
+	broker_kill_serving();
+	check_ok(share_ping(witness));
+	expect_lie("true", SHARE_EOWNERDEAD, SHARE_EOWNERDEAD);
+	check_ok(share_unpublish(witness, "true"));
+	child_kill(owner);
+	settle(witness, s.clients == 1 && s.buffers == 0 && s.segments == 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */
