@@ -1044,7 +1044,7 @@ int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uin
  *   buffer that it gave a handle for, so hand the recipe on to a process that does not use the
  *   library.
  * - "legacy": `cuIpcOpenMemHandle()` (or `cudaIpcOpenMemHandle()`) of `pointer`. `fd` is a pidfd of
- *   the agent that made the memory: when that becomes readable the memory is gone, whatever has
+ *   the process that made the memory: when that becomes readable the memory is gone, whatever has
  *   been opened. The driver counts how often a process opens it.
  *
  * The buffer begins `offset` bytes from where that lies.
