@@ -53,6 +53,17 @@ class Memory:
         self.lib.cuMemAddressFree(self.at, self.size)
 
 
+class Plain:
+    """As torch makes it by cudaMalloc()."""
+
+    def __init__(self, driver, size):
+        self.lib, self.at = driver.lib, ctypes.c_uint64()
+        assert self.lib.cuMemAlloc_v2(ctypes.byref(self.at), ctypes.c_size_t(size)) == 0
+
+    def __del__(self):
+        self.lib.cuMemFree_v2(self.at)
+
+
 class Tensor:
     """Something with the CUDA Array Interface."""
 
@@ -75,49 +86,23 @@ def adopted(client):
         yield p
 
 
-def test_another_process_has_it(client, driver, adopted):
-    x = Tensor(Memory(driver), 4096, (16, 64))
+@pytest.mark.parametrize("made, size, kind", [
+    (Memory, UNIT, "vmm"),
+    (lambda driver: Plain(driver, UNIT + 4096), UNIT + 4096, "legacy"),
+])
+def test_another_process_has_it(client, driver, adopted, made, size, kind):
+    x = Tensor(made(driver), 4096, (16, 64))
     with libshare.adopt(x, adopted) as a:
         assert (a.on_gpu, a.ptr, a.shape, a.dtype) == (True, x.memory.at.value + 4096, (16, 64), "float32")
         assert a.device == "cuda:0"
         info = a.info()
-        assert (info["kind"], info["offset"], info["segment_size"]) == ("vmm", 4096, UNIT)
+        assert (info["kind"], info["offset"], info["segment_size"]) == (kind, 4096, size)
         a.copy_from(np.arange(1024, dtype="float32").reshape(16, 64))
         a.publish("x", mode="rw")
         subprocess.run([sys.executable, "-c", f"""if True:
             import libshare, numpy as np
             with libshare.connect({client.address!r}) as c, c.lookup("x", mode="rw") as a:
-                assert a.on_gpu and a.info()["kind"] == "vmm"
-                assert a.tobytes() == np.arange(1024, dtype="float32").tobytes()
-                a.copy_from(np.full((16, 64), 7, "float32"))
-        """], check=True, timeout=120)
-        assert a.tobytes() == np.full(1024, 7, "float32").tobytes()
-        client.unpublish("x")
-        assert a.reclaim(timeout=30)
-
-
-class Plain:
-    """As torch makes it by cudaMalloc()."""
-
-    def __init__(self, driver, size):
-        self.lib, self.at = driver.lib, ctypes.c_uint64()
-        assert self.lib.cuMemAlloc_v2(ctypes.byref(self.at), ctypes.c_size_t(size)) == 0
-
-    def __del__(self):
-        self.lib.cuMemFree_v2(self.at)
-
-
-def test_another_process_has_memory_of_cudaMalloc(client, driver, adopted):
-    x = Tensor(Plain(driver, UNIT + 4096), 4096, (16, 64))
-    with adopted.adopt(x) as a:
-        info = a.info()
-        assert (info["kind"], info["offset"], info["segment_size"]) == ("legacy", 4096, UNIT + 4096)
-        a.copy_from(np.arange(1024, dtype="float32").reshape(16, 64))
-        a.publish("x", mode="rw")
-        subprocess.run([sys.executable, "-c", f"""if True:
-            import libshare, numpy as np
-            with libshare.connect({client.address!r}) as c, c.lookup("x", mode="rw") as a:
-                assert a.on_gpu and a.info()["kind"] == "legacy"
+                assert a.on_gpu and a.info()["kind"] == {kind!r}
                 assert a.tobytes() == np.arange(1024, dtype="float32").tobytes()
                 a.copy_from(np.full((16, 64), 7, "float32"))
         """], check=True, timeout=120)

@@ -58,8 +58,7 @@ static const char *what_hinders(const struct array *a, int flags, const char *fo
 
 bool array_settle(struct array *a)
 {
-	/* asking a framework for its stream runs code of the program, which may give the array up
-	 */
+	/* a framework that is asked for its stream may run code that gives the array up */
 	return !a->on_gpu || (array_wait(a, false) && array_is_usable(a));
 }
 
