@@ -38,6 +38,7 @@ for size in 4MiB 256MiB; do
 	has "bridge.$size.cpu" '.'
 done
 has bridge.4MiB.put "$floor"
+has bridge.4MiB.stream "$floor"
 has bridge.message "$floor"
 has bridge.message.polling "$floor"
 has bridge.message.p99 null

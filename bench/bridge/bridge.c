@@ -68,11 +68,20 @@ static double fastest(const char *test, uint64_t size, unsigned n, unsigned how)
 		    bridge_perftest(NULL, test, size, n, how | BRIDGE_ASLEEP));
 }
 
+/* What UCX needs for each of the buffers if they are one message: it is told of nothing in between,
+ * and it reads and writes as much memory in turn as a bridge does. */
+static double as_one(const struct load *l)
+{
+	return fastest("ucp_am_bw", l->size * l->buffers, l->messages / l->buffers + 1,
+		       BRIDGE_ERRORS) /
+	       l->buffers;
+}
+
 /* The ratio is one of times: what 0.9 times the throughput takes is 1.11 times the time. */
 static void measure_load(struct bridge_pair *p, const struct load *l)
 {
-	struct samples own = {0}, own_cpu = {0}, am = {0}, errors = {0}, put = {0}, tag = {0},
-		       tcp = {0}, tcp_cpu = {0};
+	struct samples own = {0}, own_cpu = {0}, am = {0}, errors = {0}, stream = {0}, put = {0},
+		       tag = {0}, tcp = {0}, tcp_cpu = {0};
 	share_buffer *buffers[BUFFERS];
 	double value, kib = (double)l->size / 1024;
 	char what[128];
@@ -93,6 +102,8 @@ static void measure_load(struct bridge_pair *p, const struct load *l)
 		add(&tcp_cpu, floor.cpu_us);
 		add(&am, fastest("ucp_am_bw", l->size, l->messages, 0));
 		add(&errors, fastest("ucp_am_bw", l->size, l->messages, BRIDGE_ERRORS));
+		if (l->buffers > 1)
+			add(&stream, as_one(l));
 		add(&tag, fastest("tag_bw", l->size, l->messages, 0));
 		if (put.n == 0 && l->puts) /* it takes long, so once */
 			add(&put, fastest("ucp_put_bw", l->size, l->messages / 10 + 1, 0));
@@ -106,6 +117,10 @@ static void measure_load(struct bridge_pair *p, const struct load *l)
 	report(l->name, ".errors",
 	       "the same; ucp_am_bw with error handling (-e), as a bridge has it", "us", value,
 	       median_or_none(&errors), NONE);
+	if (l->buffers > 1)
+		report(l->name, ".stream",
+		       "the same; ucp_am_bw -e of all of them as one message, for each", "us",
+		       value, median_or_none(&stream), NONE);
 	report(l->name, ".tag", "the same; tag_bw", "us", value, median_or_none(&tag), NONE);
 	if (l->puts)
 		report(l->name, ".put", "the same; ucp_put_bw", "us", value, median_or_none(&put),
