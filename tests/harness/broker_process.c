@@ -238,6 +238,16 @@ static int make_listener(void)
 	return fd;
 }
 
+/* The path of a program, which lies beside the test's if it is a mere name. */
+static void find_beside(const char *program, char *path, size_t size)
+{
+	ssize_t n = strchr(program, '/') ? 0 : readlink("/proc/self/exe", path, size - 1);
+
+	while (n > 0 && path[n - 1] != '/')
+		n--;
+	snprintf(path + n, size - (size_t)n, "%s", program);
+}
+
 static void __attribute__((noreturn)) become_broker(int listener, int lifeline)
 {
 	char path[PATH_MAX], listen_fd[16], lifeline_fd[16];
@@ -261,7 +271,7 @@ static void __attribute__((noreturn)) become_broker(int listener, int lifeline)
 	if (broker.program) { /* which has no agent beside it */
 		snprintf(path, sizeof(path), "%s/share-agent", directory ? directory : ".");
 		setenv("SHARE_AGENT", path, 0);
-		snprintf(path, sizeof(path), "%s", broker.program);
+		find_beside(broker.program, path, sizeof(path));
 	} else
 		snprintf(path, sizeof(path), "%s/share-broker", directory ? directory : ".");
 	snprintf(listen_fd, sizeof(listen_fd), "%d", listener);

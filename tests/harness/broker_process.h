@@ -28,7 +28,7 @@ void broker_begin(const char *config);
 void broker_stop(void);
 
 /* Before the start: how many descriptors the broker may have, and another program than the usual
- * one. */
+ * one: its path, or the name of one that lies beside the test's program. */
 void broker_limit_descriptors(unsigned n);
 void broker_use_program(const char *path);
 /* That the kernel's limits are for it, too, though root has started it. */
