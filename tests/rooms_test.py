@@ -159,8 +159,8 @@ FACES = {
     "broker/monitor": "monitor",
     "broker/device": "agent choice device ipc_event",
     "broker/order": "fence order records",
-    "broker/memory": "adopted client_memory memory pool pool_user pools prefault records reuse segment"
-                     " trim",
+    "broker/memory": "adopted client_memory gated memory open_pools pool pool_object pool_records pool_user pools"
+                     " prefault records segment supply trim writer",
     "broker/suballocator": "block suballocator",
     "broker/buffer": "buffer grant lease records scrub",
     "broker/names": "names name token",

@@ -19,10 +19,10 @@
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/memory/adopted.h"
-#include "broker/memory/client_memory.h"
+#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
 #include "memory/adopt.h"
 

@@ -30,10 +30,11 @@
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
-#include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
+#include "broker/memory/writer.h"
 #include "broker/monitor/monitor.h"
 #include "broker/order/fence.h"
 
@@ -483,7 +484,7 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 	lease->count++;
 	lease->mode |= mode & SHARE_RDWR;
 	if ((mode & SHARE_RDWR) == SHARE_RDWR)
-		reuse_mark_writer(buffer->block, client->peer.uid);
+		block_mark_writer(buffer->block, client->peer.uid);
 	if (buffer->block->tag != tag)
 		buffer_note(buffer);
 	if (!MUTATION(lease_not_noted))

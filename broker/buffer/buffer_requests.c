@@ -16,7 +16,6 @@
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
-#include "broker/memory/adopted.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 #include "broker/order/fence.h"

@@ -23,9 +23,10 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_records.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/records.h"
+#include "broker/memory/segment.h"
 #include "broker/order/fence.h"
 
 void buffer_note(struct buffer *buffer)

@@ -31,10 +31,11 @@
 #include "broker/journal/object.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_records.h"
+#include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
-#include "broker/memory/records.h"
-#include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
+#include "broker/memory/writer.h"
 
 struct scrub {
 	LIST_ENTRY(scrub) link;
@@ -52,7 +53,7 @@ struct scrub {
 bool scrub_is_needed(const struct request *r, const struct buffer *buffer)
 {
 	return buffer_pool(buffer)->reuse == SHARE_REUSE_SCRUB &&
-	       reuse_is_of_others(buffer->block, r->client->peer.uid);
+	       block_is_of_others(buffer->block, r->client->peer.uid);
 }
 
 static int scrub_here(struct buffer *buffer, struct failure *failure)

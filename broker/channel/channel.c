@@ -24,6 +24,7 @@
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_object.h"
 #include "broker/memory/pools.h"
 #include "pages/page.h"
 

@@ -20,6 +20,8 @@
 #include "broker/client/request.h"
 #include "broker/device/device.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_object.h"
+#include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 
 #define FLAGS_KNOWN                                                                  \

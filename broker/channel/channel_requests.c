@@ -22,10 +22,10 @@
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
-#include "broker/memory/adopted.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
+#include "broker/memory/pool_object.h"
 #include "broker/memory/segment.h"
+#include "broker/memory/supply.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 

@@ -22,7 +22,7 @@
 #include "broker/client/client.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
-#include "broker/memory/pools.h"
+#include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"

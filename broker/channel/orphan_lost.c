@@ -24,7 +24,7 @@
 #include "broker/client/client.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
+#include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
 
 #define DESERTED_MS (60 * 60 * 1000)

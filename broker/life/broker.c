@@ -224,8 +224,9 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	b->base = event_base_new();
 	if (r == 0)
 		r = b->base ? order_init(b) : -ENOMEM;
+	memory_init(b);
 	if (r == 0)
-		r = memory_init(b);
+		r = pools_init(b);
 	buffers_init(b);
 	names_init(b);
 	if (r == 0)
@@ -367,6 +368,7 @@ void broker_free(struct broker *b)
 	names_deinit(b);
 	buffers_deinit(b);
 	memory_deinit(b);
+	pools_deinit(b);
 	order_deinit(b);
 	accounts_free(b->accounts);
 	if (b->life->of_keeper)

@@ -29,8 +29,9 @@
 #include "broker/life/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_object.h"
+#include "broker/memory/pool_records.h"
 #include "broker/memory/pools.h"
-#include "broker/memory/records.h"
 #include "broker/names/names.h"
 
 /* Finds the pool that the configuration means by this name; NULL: it has ended, or it is a

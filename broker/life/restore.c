@@ -40,6 +40,7 @@
 #include "broker/life/inside.h"
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/pool_records.h"
 #include "broker/memory/records.h"
 #include "broker/names/names.h"
 #include "broker/order/order.h"

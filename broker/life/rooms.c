@@ -19,6 +19,7 @@
 #include "broker/device/ipc_event.h"
 #include "broker/life/rooms.h"
 #include "broker/memory/client_memory.h"
+#include "broker/memory/open_pools.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
 #include "broker/order/order.h"

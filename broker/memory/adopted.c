@@ -20,9 +20,11 @@
 #include "broker/memory/adopted.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
+#include "broker/memory/segment_cost.h"
 #include "wire/messages.h"
 
 /* Takes @cost and all of @memory over on success. 0 or -ENOMEM. */

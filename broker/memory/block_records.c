@@ -12,8 +12,8 @@
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
-#include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
+#include "broker/memory/writer.h"
 #include "broker/order/fence.h"
 #include "broker/order/records.h"
 
@@ -42,7 +42,7 @@ enum { WRITERS_NONE, WRITERS_PAYER, WRITERS_MIXED };
 
 static bool make_small(const struct block_record *r, struct small_record *out)
 {
-	bool of_payer = r->payer != RECORD_NOBODY && r->tag == reuse_tag(r->payer);
+	bool of_payer = r->payer != RECORD_NOBODY && r->tag == writer_tag(r->payer);
 
 	*out = (struct small_record){
 	    .index = r->index,
@@ -70,7 +70,7 @@ static void read_small(const struct small_record *r, struct block_record *out)
 	    .offset = r->offset,
 	    .units = r->units,
 	    .payer = r->payer,
-	    .tag = r->writers == WRITERS_PAYER   ? reuse_tag(r->payer)
+	    .tag = r->writers == WRITERS_PAYER   ? writer_tag(r->payer)
 		   : r->writers == WRITERS_MIXED ? SUBALLOCATOR_TAG_MIXED
 						 : 0,
 	    .size = (uint64_t)r->size_high << 32 | r->size_low,

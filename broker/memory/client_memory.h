@@ -6,21 +6,9 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "broker/memory/trim.h"
-
+struct broker;
 struct client;
-struct pool;
-
-/* A pool that a client has open, perhaps several times. */
-struct open_pool {
-	LIST_ENTRY(open_pool) link;
-	struct client *client;
-	struct pool *pool;
-	uint64_t count;
-	bool asks;         /* it asks for memory of the pool, or brings some, or has done so */
-	bool has_magazine; /* it has blocks that it does not use yet: WIRE_ALLOC_KEEPS */
-	uint32_t record;
-};
+struct open_pool;
 
 /* What a client has of a segment. */
 enum segment_possession {
@@ -37,6 +25,14 @@ struct possession {
 /* A client has few of all segments. If it has none of so many, which follow each other by their
  * indexes, nothing is written down of these. */
 #define POSSESSION_GROUP 32
+
+/* What the broker knows of a client's answers: it was asked `asked` times. */
+struct trim {
+	uint64_t asked, answered;
+	uint64_t asked_ms;  /* when it was asked last */
+	uint64_t window_ms; /* since when `cost_ms` is counted */
+	uint64_t cost_ms;   /* how long others have waited for its answers */
+};
 
 /* What a client has of memory: what it was sent of segments, and the pools that it has open. */
 struct client_memory {
@@ -55,6 +51,8 @@ void client_memory_deinit(struct client *c);
 struct possession *client_possession(const struct client *c, uint32_t segment);
 /* Makes a place for that. 0, -ENOMEM; or -EDQUOT: its user cannot pay for that (LIMIT_MEMORY). */
 int client_reserve_possession(struct client *c, uint32_t segment);
+/* Notes what the client has of the segment with this index. */
+void possession_note(struct client *c, uint32_t index);
 uint32_t client_possessions_end(const struct client *c); /* it has none from this index on */
 void client_ask_to_unmap(struct client *c, uint64_t segment);
 /* Counts a message of a client that has not unmapped all that it was asked to unmap. True when that
@@ -63,24 +61,6 @@ bool client_is_overdue(struct client *c);
 /* Whether the client may have a segment mapped. */
 bool client_has_segments(const struct client *c);
 
-/* Whether a fence of @owner can have come to the client. It can if the client answers for the
- * owner's user, or was given the owner's page, or if both have a pool open. */
-bool client_may_ask(const struct client *c, const struct client *owner);
-
-struct open_pool *client_find_pool(const struct client *c, uint64_t id);
-/* Opens the pool once more. 0, -ENOMEM; or -EDQUOT: its user cannot pay for that (LIMIT_MEMORY). */
-int client_open_pool(struct client *c, struct pool *pool);
-/* Notes that the client asks for memory of the pool, so that its user is one of those who share it.
- * @has_magazine: it also asks for blocks that it does not use yet. 0 or -ENOMEM. */
-int client_asks_pool(struct open_pool *open, bool has_magazine);
-void client_close_pool(struct open_pool *open);
-
-/* Closes some of the pools that the client has open; true when there are no more. */
-bool client_close_pools(struct client *c, int *budget);
-/* Gives up, when the connection has ended and perhaps not the process, what goes with either. */
-void client_give_up(struct client *c);
-/* Forgets at the end what the client has: nobody counts it any more among those who have a segment,
- * or have its page. Returns true. */
-bool client_forget(struct client *c, int *budget);
+int possessions_restore(struct broker *b); /* 0 or negative errno */
 
 #endif

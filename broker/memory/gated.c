@@ -9,10 +9,10 @@
 #include "broker/memory/gated.h"
 #include "base/mutation.h"
 #include "broker/accounts/price.h"
-#include "broker/memory/adopted.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
+#include "broker/memory/segment.h"
 #include "wire/wire.h"
 
 /* Among how many gated blocks the one is found that fits best. */

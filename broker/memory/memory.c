@@ -1,70 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the broker has of memory as a whole, and when it looks again at what is gated. */
+/* What the broker has of memory as a whole, and where segments lie in every process. */
 
 #include "broker/memory/memory.h"
 
-#include <errno.h>
-
-#include <event2/event.h>
-
 #include "broker/broker.h"
 #include "broker/log/log.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/segment.h"
 #include "broker/suballocator/suballocator.h"
 
-#define LOOK_AGAIN_MAX_MS 320
-#define LOOK_AT           4096 /* gated blocks in a turn */
-
-/* How many blocks of each pool a turn of the loop looks at: LOOK_AT or so in all pools together,
- * however many are gated, but at least one in each pool. */
-static uint32_t look_limit(const struct memory *m)
-{
-	const struct pool *p;
-	uint32_t n = 1;
-
-	LIST_FOREACH (p, &m->pools, link)
-		n += p->gated.n > 0;
-	return LOOK_AT / n + 1;
-}
-
-static void on_look_again(evutil_socket_t fd, short what, void *data)
-{
-	struct broker *b = data;
-	struct memory *m = b->memory;
-	uint32_t limit = look_limit(m);
-	struct pool *p, *next;
-	bool any = false;
-
-	(void)fd, (void)what;
-	if (m->look_delay_ms < LOOK_AGAIN_MAX_MS)
-		m->look_delay_ms *= 2;
-	m->on_look(b);
-	for (p = LIST_FIRST(&m->pools); p; p = next) {
-		next = LIST_NEXT(p, link); /* only @p can end */
-		any |= pool_look_again(b, p, limit);
-	}
-	if (any)
-		memory_look_soon(b);
-	else if (!event_pending(m->look_again, EV_TIMEOUT, NULL))
-		m->look_delay_ms = LOOK_AGAIN_MS;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-
-int memory_init(struct broker *b)
+void memory_init(struct broker *b)
 {
 	LIST_INIT(&b->memory->pools);
 	slab_init_prefix(&b->memory->segments, sizeof(struct segment), SEGMENT_PREFIX);
 	slab_init(&b->memory->blocks, sizeof(struct block));
 	b->memory->generations.which = GENERATIONS_OF_SEGMENTS;
-	b->memory->look_delay_ms = LOOK_AGAIN_MS;
-	b->memory->look_again = event_new(b->base, -1, 0, on_look_again, b);
-	return b->memory->look_again ? 0 : -ENOMEM;
 }
 
 void memory_deinit(struct broker *b)
@@ -76,6 +28,59 @@ void memory_deinit(struct broker *b)
 	generations_deinit(&b->memory->generations);
 	prefault_free(b->memory->prefault);
 	restored_deinit(&b->memory->restored.pools);
-	if (b->memory->look_again)
-		event_free(b->memory->look_again);
+}
+
+/*
+ * Addresses that mean the same everywhere are taken from a range where neither the kernel nor the
+ * driver nor a sanitizer puts anything by itself: 32 to 48 TiB.
+ */
+#define ADDRESSES_FIRST (UINT64_C(32) << 40)
+#define ADDRESSES_END   (UINT64_C(48) << 40)
+
+/* How much of the range a segment takes: more than it needs, as addresses are plenty. */
+static uint64_t place(uint64_t size)
+{
+	return (size + MEMORY_PLACE - 1) / MEMORY_PLACE * MEMORY_PLACE;
+}
+
+/* Returns the end of a segment that is in the way, or 0. */
+static uint64_t in_the_way(struct broker *b, uint64_t start, uint64_t size)
+{
+	const struct segment *s;
+
+	for (uint32_t i = 0; i < slab_end(&b->memory->segments); i++) {
+		const struct memory_recipe *r;
+
+		s = slab_at(&b->memory->segments, i);
+		if (!s || !s->in_use)
+			continue;
+		r = &s->memory.recipe;
+		if (r->address && r->address < start + size && start < r->address + place(r->size))
+			return r->address + place(r->size);
+	}
+	return 0;
+}
+
+uint64_t segment_find_address(struct broker *b, uint64_t size)
+{
+	uint64_t at = b->memory->next_address ? b->memory->next_address : ADDRESSES_FIRST, end;
+	bool wrapped = false;
+
+	if (size > ADDRESSES_END - ADDRESSES_FIRST)
+		return 0;
+	size = place(size);
+	for (;;) {
+		if (size > ADDRESSES_END - at) {
+			if (wrapped)
+				return 0;
+			wrapped = true;
+			at = ADDRESSES_FIRST;
+		}
+		end = in_the_way(b, at, size);
+		if (!end)
+			break;
+		at = end;
+	}
+	b->memory->next_address = at + size;
+	return at;
 }

@@ -43,13 +43,10 @@ struct memory {
 	} restored;
 };
 
-int memory_init(struct broker *b); /* 0 or -ENOMEM */
+void memory_init(struct broker *b);
 void memory_deinit(struct broker *b);
 
-/* Sets the timer by which all pools are looked at again in a moment, as memory that could be
- * returned waits for a fence. */
-void memory_look_again(struct broker *b);
-/* The same, but somebody waits for that memory, so the delay begins anew. */
-void memory_look_soon(struct broker *b);
+/* Finds an address at which a segment can lie in every process: 0 when there is no room left. */
+uint64_t segment_find_address(struct broker *b, uint64_t size);
 
 #endif

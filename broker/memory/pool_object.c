@@ -4,7 +4,6 @@
  * A pool as an object: how it is found, what it is called, and who may do what with it.
  */
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,11 +15,9 @@
 #include "broker/client/client.h"
 #include "broker/config/machine.h"
 #include "broker/device/device.h"
-#include "broker/memory/adopted.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
+#include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
 
 uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
@@ -40,22 +37,6 @@ uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size)
 {
 	return (size + p->sizes.granularity - 1) / p->sizes.granularity * p->sizes.granularity;
-}
-
-int pool_init(struct broker *b, struct pool *p)
-{
-	p->waiting.timer = event_new(b->base, -1, 0, pool_on_timer, p);
-	if (!p->waiting.timer)
-		return -ENOMEM;
-	TAILQ_INIT(&p->waiting.requests);
-	p->broker = b;
-	suballocator_init(&p->suballocator, &b->memory->blocks);
-	LIST_INIT(&p->extent.segments);
-	LIST_INIT(&p->use.stakes);
-	LIST_INIT(&p->use.users);
-	TAILQ_INIT(&p->use.left);
-	LIST_INSERT_HEAD(&b->memory->pools, p, link);
-	return 0;
 }
 
 struct pool *pool_find(struct broker *b, const void *name, size_t size)

@@ -18,12 +18,13 @@
 #include "broker/config/lists.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
-#include "broker/memory/client_memory.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_object.h"
+#include "broker/memory/pool_records.h"
+#include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
-#include "broker/memory/records.h"
 #include "broker/memory/trim.h"
 
 #define FLAGS_KNOWN (SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS | SHARE_POOL_OPEN_OR_CREATE)

@@ -16,10 +16,10 @@
 #include "broker/accounts/fair_share.h"
 #include "broker/accounts/price.h"
 #include "broker/log/log.h"
-#include "broker/memory/adopted.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
+#include "broker/memory/segment.h"
 
 static struct pool_user *find(const struct pool *p, const struct account *account)
 {

@@ -23,6 +23,16 @@ struct pool_user {
 	uint32_t clients; /* its clients that have the pool open and have asked for some of it */
 };
 
+/* Why there is no block, and what would have to happen so that there is one. What does not change
+ * has a SHARE_E... number instead, which is negative. */
+enum pool_result {
+	POOL_LATER = 1, /* an agent answers */
+	POOL_BUSY,      /* work that is under way ends, or what was retired is unmapped */
+	POOL_FULL,      /* somebody gives something back */
+	POOL_SHARE,     /* its user gives something back: what is left is others' share */
+	POOL_LIMIT      /* its user gives something back, of this pool or of another one */
+};
+
 /* Memory that is wanted of a pool. It is paid for first, and then looked for. */
 struct allocation {
 	struct account *account;

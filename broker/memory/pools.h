@@ -7,11 +7,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "broker/rights/access.h"
-#include "broker/rights/right.h"
-
 /* What is done with pools: they are made, found, asked for blocks, changed and ended. */
 
+struct access_list;
 struct account;
 struct allocation;
 struct block;
@@ -28,15 +26,15 @@ struct wire_bytes;
 
 #define POOL_BUFFER_MAX (UINT64_C(1) << 40) /* bytes; a suballocator can count twice that */
 
-/* Why there is no block, and what would have to happen so that there is one. What does not change
- * has a SHARE_E... number instead, which is negative. */
-enum pool_result {
-	POOL_LATER = 1, /* an agent answers */
-	POOL_BUSY,      /* work that is under way ends, or what was retired is unmapped */
-	POOL_FULL,      /* somebody gives something back */
-	POOL_SHARE,     /* its user gives something back: what is left is others' share */
-	POOL_LIMIT      /* its user gives something back, of this pool or of another one */
-};
+/* Makes the timer by which all pools are looked at again. 0 or -ENOMEM. */
+int pools_init(struct broker *b);
+void pools_deinit(struct broker *b);
+
+/* Sets the timer by which all pools are looked at again in a moment, as memory that could be
+ * returned waits for a fence. */
+void memory_look_again(struct broker *b);
+/* The same, but somebody waits for that memory, so the delay begins anew. */
+void memory_look_soon(struct broker *b);
 
 /*
  * Makes a pool of @config, which must be validated; takes its strings and lists over on success
@@ -49,23 +47,9 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
  * SHARE_E... number with a sentence. */
 int pool_resolve(struct broker *b, struct pool *p, struct failure *failure);
 void pool_make_ahead(struct broker *b, struct pool *p); /* makes the segments of its prefault */
-/* Whether it was asked for a kind of the host's memory, which takes no device to choose. */
-bool pool_wants_host(const struct pool *p);
-/* The names of what was chosen or, as long as nothing was, the kind that was asked for. */
-const char *pool_kind_name(const struct pool *p);
-const char *pool_device_name(const struct pool *p); /* NULL: host, or not chosen yet */
-
-struct pool *pool_find(struct broker *b, const void *name, size_t size);
 
 /* The pool of that name, if this client may know of it. NULL: answered, as there is none. */
 struct pool *request_pool(struct request *r, const struct wire_bytes *name);
-
-/* For client_may(): the pool as an object of rights. The name and the list stay the pool's. */
-struct access_object pool_object(const struct pool *p);
-bool pool_may(const struct pool *p, const struct client *client, enum access_right right);
-/* Returns SHARE_EACCES; @failure says what would give the client the right that it lacks. */
-int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
-		struct failure *failure);
 
 /* Finds or makes a block for @a, and charges it. 0; an enum pool_result, with a sentence (but of
  * POOL_LATER and POOL_LIMIT) for who waits no longer; or a SHARE_E... number with a sentence. */

@@ -19,9 +19,7 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/client_memory.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 
 #define UNMAPPING_MAX 256

@@ -28,7 +28,6 @@
 #include "broker/broker.h"
 #include "broker/config/machine.h"
 #include "broker/log/log.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/prefault.h"

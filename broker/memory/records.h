@@ -6,23 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the journal has of memory. Whoever changes something notes it. */
+/* What the journal has of segments and blocks. Whoever changes something notes it. */
 struct account;
 struct block;
 struct broker;
 struct client;
 struct device;
 struct fence_set;
-struct open_pool;
 struct pool;
 struct record;
 struct segment;
 
-void pool_note(struct pool *p);
-void open_pool_note(struct open_pool *open);
 void segment_note(struct broker *b, struct segment *s);
-/* Notes what the client has of the segment with this index. */
-void possession_note(struct client *c, uint32_t index);
 
 /* What a block is used for, if it is a buffer. @pending are fences beside those of the block's own
  * gate. */
@@ -52,18 +47,9 @@ void block_note_gated(struct block *block);
 /* Drops the record of a block that is about to be free, or part of another one. */
 void block_forget(struct block *block);
 
-/* Restores pools, segments and what clients have of them, in a broker that comes after another one.
- * 0 or negative errno. */
-int memory_restore(struct broker *b);
-/* Called when all is restored: has the pools go on with what the dead broker had not finished, and
- * return empty segments, for which nobody waits any more. */
-void pools_restored(struct broker *b);
 /* Tells the device's agent which segments there are: see agent_tell_known(). 0 or -ENOMEM. */
 int segments_tell_known(struct broker *b, const struct device *d);
-/* Makes the buffer that lies in a block, as its record says. 0 or negative errno. */
-typedef int restore_buffer(struct broker *b, struct block *block, const struct block_use *use,
-			   struct fence_set *pending, uint32_t payer);
-int blocks_restore(struct broker *b, restore_buffer *buffer);
+int segments_restore(struct broker *b); /* 0 or negative errno */
 
 void record_pool(struct record *r, struct pool **p); /* a member of a record: it must exist */
 

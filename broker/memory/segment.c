@@ -23,13 +23,11 @@
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
-#include "broker/memory/adopted.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
-#include "broker/memory/records.h"
+#include "broker/memory/pool_object.h"
 #include "broker/memory/segment.h"
+#include "broker/memory/segment_cost.h"
 #include "memory/host_pages.h"
 #include "wire/messages.h"
 
@@ -254,61 +252,6 @@ void segment_free(struct broker *b, struct segment *s)
 	/* a slot whose generations are used up is never used again */
 	if (s->generation < UINT32_MAX)
 		slab_free_index(&b->memory->segments, s->index);
-}
-
-/*
- * Addresses that mean the same everywhere are taken from a range where neither the kernel nor the
- * driver nor a sanitizer puts anything by itself: 32 to 48 TiB.
- */
-#define ADDRESSES_FIRST (UINT64_C(32) << 40)
-#define ADDRESSES_END   (UINT64_C(48) << 40)
-
-/* How much of the range a segment takes: more than it needs, as addresses are plenty. */
-static uint64_t place(uint64_t size)
-{
-	return (size + MEMORY_PLACE - 1) / MEMORY_PLACE * MEMORY_PLACE;
-}
-
-/* Returns the end of a segment that is in the way, or 0. */
-static uint64_t in_the_way(struct broker *b, uint64_t start, uint64_t size)
-{
-	const struct segment *s;
-
-	for (uint32_t i = 0; i < slab_end(&b->memory->segments); i++) {
-		const struct memory_recipe *r;
-
-		s = slab_at(&b->memory->segments, i);
-		if (!s || !s->in_use)
-			continue;
-		r = &s->memory.recipe;
-		if (r->address && r->address < start + size && start < r->address + place(r->size))
-			return r->address + place(r->size);
-	}
-	return 0;
-}
-
-uint64_t segment_find_address(struct broker *b, uint64_t size)
-{
-	uint64_t at = b->memory->next_address ? b->memory->next_address : ADDRESSES_FIRST, end;
-	bool wrapped = false;
-
-	if (size > ADDRESSES_END - ADDRESSES_FIRST)
-		return 0;
-	size = place(size);
-	for (;;) {
-		if (size > ADDRESSES_END - at) {
-			if (wrapped)
-				return 0;
-			wrapped = true;
-			at = ADDRESSES_FIRST;
-		}
-		end = in_the_way(b, at, size);
-		if (!end)
-			break;
-		at = end;
-	}
-	b->memory->next_address = at + size;
-	return at;
 }
 
 /* An agent that the broker has let go of may take its time to end. */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "broker/accounts/account.h"
+#include "broker/memory/segment_cost.h"
 #include "broker/suballocator/block.h"
 #include "memory/export.h"
 
@@ -24,17 +24,13 @@ enum segment_state { SEGMENT_ACTIVE, SEGMENT_RETIRING };
 struct broker;
 struct client;
 struct closing;
+struct failure;
 struct filling;
+struct memory_kind;
 struct pool;
-struct wire_message;
 
-#define SEGMENT_PREFIX 8 /* bytes */
-/* What whoever has made its pool, or has brought its memory, pays before there is a segment. */
-struct segment_cost {
-	struct charge segment, descriptors;
-	uint32_t n_nobodys; /* descriptors, if the configuration has the pool */
-};
-
+#define SEGMENT_PREFIX   8 /* bytes */
+#define SEGMENT_GIVEN_UP 1 /* by its process: of adopted memory, which no agent has made */
 struct segment {
 	/* these two stay in the slab when the segment is freed */
 	uint32_t generation, in_use;
@@ -45,7 +41,7 @@ struct segment {
 	struct region region;
 	struct memory_segment memory;
 	uint64_t handle;      /* its name at the agent that made it; 0: that keeps nothing */
-	uint32_t incarnation; /* which agent that was */
+	uint32_t incarnation; /* which agent that was; or SEGMENT_GIVEN_UP */
 	uint32_t importers;   /* clients that have its descriptor */
 	uint32_t unmapping;   /* others, which were asked to unmap it and have not answered */
 	enum segment_state state;
@@ -77,24 +73,28 @@ const struct memory_recipe *segment_recipe(const struct segment *s, const struct
 /* Returns the descriptor to use for reading or writing. Borrowed. */
 int segment_descriptor(const struct segment *s, bool writable);
 
-/* Notes that the client has unmapped it. False when it was not asked to. */
-bool segment_retired(struct broker *b, struct segment *s, struct client *client);
+/* Returns the kind that whoever maps the segment takes it for. That is its pool's kind or, for a
+ * device's memory that was adopted, vmm or legacy, as it is reached in that way. */
+const struct memory_kind *kind_of_segment(const struct segment *s);
+/* Whether the segment's memory is gone with the agent or the client that made it: nobody gets it
+ * any more. */
+bool segment_is_lost(const struct segment *s);
+/* Whether the client may have the segment, and its memory is there; any client may have memory that
+ * was no client's own. The other one says why not: SHARE_EACCES, SHARE_ENOTSUP when the client's
+ * library is too old, or SHARE_EOWNERDEAD. */
+bool segment_is_for(const struct segment *s, const struct client *client);
+int segment_refuse(const struct segment *s, const struct client *client, struct failure *failure);
 
-/* Returns the descriptor to send so that @client can reach @s; -1 when it can. Borrowed. Call
- * segment_sent() once it is on its way. As client_reserve_possession(): 0 or negative errno, when
- * nothing has changed; or -EACCES (adopted.h). */
-int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed);
-void segment_sent(struct segment *s, struct client *client, bool writable);
-
-/* Fills in the GRANT without a buffer that brings a segment. *fd is borrowed; -1: the client has
- * the segment already. As segment_offer(); call segment_sent() once it is on its way. */
-int segment_grant(struct segment *s, struct client *client, bool writable, struct wire_message *out,
-		  int *fd);
-/* Sends that unasked. 0 also when the client has the segment, may not have it, or cannot pay for
- * it: it asks for it when it needs it, and is told why not then. -EAGAIN when it could not be sent
- * now, or -ENOMEM. */
-int segment_supply(struct segment *s, struct client *client, bool writable);
-/* The same for all that the pool has. */
-int pool_supply(struct pool *p, struct client *client, bool writable);
+/* Makes a segment, which no suballocator knows yet. Takes @memory and @cost over on success. 0 or
+ * -ENOMEM. */
+int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
+		struct segment_cost *cost, struct segment **out);
+void segment_free(struct broker *b, struct segment *s);
+/* Counts a segment of a kind that is gone with its agent: as long as there are any, the broker does
+ * not end the agent for want of events. */
+void segment_count_of_agent(const struct segment *s, int change);
+uint64_t segment_region_size(const struct segment *s);
+/* Closes them, elsewhere if they may be the last ones of a large file. */
+void segment_close_descriptors(struct segment *s);
 
 #endif

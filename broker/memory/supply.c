@@ -14,12 +14,13 @@
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
-#include "broker/memory/adopted.h"
 #include "broker/memory/client_memory.h"
+#include "broker/memory/inside.h"
+#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
-#include "broker/memory/records.h"
+#include "broker/memory/pool_object.h"
 #include "broker/memory/segment.h"
+#include "broker/memory/supply.h"
 
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
 {

@@ -20,9 +20,10 @@
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
 #include "broker/memory/client_memory.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_object.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 

@@ -10,14 +10,6 @@ struct broker;
 struct client;
 struct pool;
 
-/* What the broker knows of a client's answers: it was asked `asked` times. */
-struct trim {
-	uint64_t asked, answered;
-	uint64_t asked_ms;  /* when it was asked last */
-	uint64_t window_ms; /* since when `cost_ms` is counted */
-	uint64_t cost_ms;   /* how long others have waited for its answers */
-};
-
 /*
  * Asks clients to give back the blocks that they keep without using them, because memory is short
  * in @pool or, with @account, for that account, of which a request in @pool wants some. @except is

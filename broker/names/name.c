@@ -29,7 +29,7 @@
 #include "broker/journal/object.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
+#include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"

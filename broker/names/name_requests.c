@@ -14,7 +14,7 @@
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
+#include "broker/memory/pool_object.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/watch.h"

@@ -20,7 +20,7 @@
 #include "broker/client/client.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
+#include "broker/memory/pool_object.h"
 #include "broker/names/inside.h"
 #include "broker/names/names.h"
 

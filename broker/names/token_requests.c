@@ -14,7 +14,7 @@
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
+#include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/inside.h"
 #include "broker/names/names.h"

@@ -7,8 +7,8 @@
 #include <criterion/criterion.h>
 
 #include "broker/device/device.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_object.h"
 
 #define GIB (UINT64_C(1) << 30)
 

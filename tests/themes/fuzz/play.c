@@ -29,7 +29,7 @@
 #include "broker/client/peer.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
+#include "broker/memory/pool_object.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/token.h"

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_OPEN_POOLS_H
+#define BROKER_MEMORY_OPEN_POOLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct broker;
+struct client;
+struct pool;
+
+/* A pool that a client has open, perhaps several times. */
+struct open_pool {
+	LIST_ENTRY(open_pool) link;
+	struct client *client;
+	struct pool *pool;
+	uint64_t count;
+	bool asks;         /* it asks for memory of the pool, or brings some, or has done so */
+	bool has_magazine; /* it has blocks that it does not use yet: WIRE_ALLOC_KEEPS */
+	uint32_t record;
+};
+
+/* Whether a fence of @owner can have come to the client. It can if the client answers for the
+ * owner's user, or was given the owner's page, or if both have a pool open. */
+bool client_may_ask(const struct client *c, const struct client *owner);
+
+void open_pool_note(struct open_pool *open);
+struct open_pool *client_find_pool(const struct client *c, uint64_t id);
+/* Opens the pool once more. 0, -ENOMEM; or -EDQUOT: its user cannot pay for that (LIMIT_MEMORY). */
+int client_open_pool(struct client *c, struct pool *pool);
+/* Notes that the client asks for memory of the pool, so that its user is one of those who share it.
+ * @has_magazine: it also asks for blocks that it does not use yet. 0 or -ENOMEM. */
+int client_asks_pool(struct open_pool *open, bool has_magazine);
+void client_close_pool(struct open_pool *open);
+int open_pools_restore(struct broker *b); /* 0 or negative errno */
+
+/* Closes some of the pools that the client has open; true when there are no more. */
+bool client_close_pools(struct client *c, int *budget);
+/* Gives up, when the connection has ended and perhaps not the process, what goes with either. */
+void client_give_up(struct client *c);
+/* Forgets at the end what the client has: nobody counts it any more among those who have a segment,
+ * or have its page. Returns true. */
+bool client_forget(struct client *c, int *budget);
+
+#endif
