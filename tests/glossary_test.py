@@ -18,11 +18,11 @@ ENTRY = re.compile(r"\*\*([a-z ]+)\*\* — (.+\.) \[(.+)\]\(\.\./(.+)\)")
 # Words that had several meanings, and the rooms in which they are not used for another than is left.
 STRAY = {
     "park": "agent base broker/buffer broker/channel broker/client broker/config broker/device broker/log"
-            " broker/memory broker/names broker/request memory ring wire",
+            " broker/memory broker/names broker/pools broker/request memory ring wire",
     "token": "agent base broker/channel libshare/channel libshare/receiver libshare/sender libshare/service memory"
              " pages ring",
     "settle": "agent base broker/buffer broker/client broker/config broker/device broker/memory"
-              " broker/names broker/report broker/request libshare/buffer libshare/client libshare/order"
+              " broker/names broker/pools broker/report broker/request libshare/buffer libshare/client libshare/order"
               " libshare/service memory pages ring tools",
 }
 
@@ -31,7 +31,7 @@ STRAY = {
 PLAIN = {
     "keep|keeps|kept": "agent base broker/accounts broker/buffer broker/channel broker/client broker/config"
                        " broker/device broker/journal broker/life broker/log broker/memory broker/monitor"
-                       " broker/names broker/order broker/report broker/request broker/rights"
+                       " broker/names broker/order broker/pools broker/report broker/request broker/rights"
                        " broker/suballocator memory pages wire",
     "asked": "agent base broker/accounts broker/buffer broker/channel broker/client broker/config broker/device"
              " broker/journal broker/life broker/log broker/monitor broker/names broker/order broker/report"

@@ -75,21 +75,23 @@ KNOWS = {
                     " broker/monitor",
     "broker/memory": "broker/rights broker/config broker/suballocator broker/log broker/journal broker/keeper"
                      " broker/accounts broker/*.h broker/client broker/monitor broker/device broker/order",
+    "broker/pools": "broker/config broker/log broker/journal broker/accounts broker/*.h broker/client"
+                    " broker/device broker/order broker/memory",
     "broker/buffer": "broker/suballocator broker/log broker/journal broker/accounts broker/*.h broker/client"
-                     " broker/monitor broker/device broker/order broker/memory",
+                     " broker/monitor broker/device broker/order broker/memory broker/pools",
     "broker/channel": "broker/rights broker/suballocator broker/log broker/journal broker/keeper broker/accounts"
                       " broker/*.h broker/client broker/monitor broker/device broker/order broker/memory"
-                      " broker/buffer",
+                      " broker/pools broker/buffer",
     "broker/names": "broker/rights broker/log broker/journal broker/accounts broker/*.h broker/client"
                     " broker/monitor broker/order broker/memory broker/buffer",
     "broker/request": "broker/keeper broker/*.h broker/client broker/order broker/memory broker/channel"
                       " broker/names",
     "broker/report": "broker/journal broker/keeper broker/accounts broker/*.h broker/client broker/device"
-                     " broker/order broker/memory broker/buffer broker/channel broker/names",
+                     " broker/order broker/memory broker/pools broker/buffer broker/channel broker/names",
     "broker/*.c": "broker/*.h",
     "broker/life": "broker/config broker/log broker/journal broker/keeper broker/accounts broker/*.h"
-                   " broker/client broker/monitor broker/device broker/order broker/memory broker/buffer"
-                   " broker/channel broker/names broker/request broker/report",
+                   " broker/client broker/monitor broker/device broker/order broker/memory broker/pools"
+                   " broker/buffer broker/channel broker/names broker/request broker/report",
     "libshare/client": "libshare/program",
     "libshare/order": "libshare/program libshare/client",
     "libshare/buffer": "libshare/program libshare/client libshare/order",
@@ -159,8 +161,9 @@ FACES = {
     "broker/monitor": "monitor",
     "broker/device": "agent choice device ipc_event",
     "broker/order": "fence order records",
-    "broker/memory": "adopted client_memory gated memory open_pools pool pool_object pool_records pool_user pools"
-                     " prefault records segment supply trim writer",
+    "broker/memory": "client_memory gated memory pool pool_object pool_user prefault records segment segment_cost"
+                     " writer",
+    "broker/pools": "adopted open_pools pool_records pools supply trim",
     "broker/suballocator": "block suballocator",
     "broker/buffer": "buffer grant lease records scrub",
     "broker/names": "names name token",
@@ -172,8 +175,8 @@ FACES = {
 
 # The rooms whose sources have an order.
 ORDERED = """ring libshare/channel libshare/sender libshare/receiver broker/accounts broker/config
-    broker/keeper broker/log broker/memory broker/monitor broker/order broker/report broker/request
-    broker/rights broker/suballocator""".split()
+    broker/keeper broker/log broker/memory broker/monitor broker/order broker/pools broker/report
+    broker/request broker/rights broker/suballocator""".split()
 
 LIBEVENT = re.compile(r"event2/.*|event\.h|evutil\.h")
 ENDINGS = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".in")

@@ -18,12 +18,12 @@
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
-#include "broker/memory/adopted.h"
-#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/segment.h"
+#include "broker/pools/adopted.h"
+#include "broker/pools/open_pools.h"
 #include "memory/adopt.h"
 
 /* Finds the pool, if memory may come into it in this way; NULL when answered. */

@@ -26,16 +26,16 @@
 #include "broker/client/request.h"
 #include "broker/log/log.h"
 #include "broker/memory/gated.h"
-#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
-#include "broker/memory/pool_records.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
-#include "broker/memory/trim.h"
 #include "broker/monitor/monitor.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
+#include "broker/pools/open_pools.h"
+#include "broker/pools/pool_records.h"
+#include "broker/pools/pools.h"
+#include "broker/pools/trim.h"
 
 #define MORE_MAX    63   /* buffers that come along with a GRANT */
 #define PATIENCE_MS 1000 /* for a request that does not say how long it may wait for others */

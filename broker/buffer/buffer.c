@@ -32,11 +32,11 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
 #include "broker/memory/writer.h"
 #include "broker/monitor/monitor.h"
 #include "broker/order/fence.h"
+#include "broker/pools/pools.h"
 
 _Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
 _Static_assert(sizeof(struct buffer) <= 56, "a million buffers are a million of these");

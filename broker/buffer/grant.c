@@ -22,10 +22,10 @@
 #include "broker/client/conversation.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/supply.h"
 #include "broker/monitor/monitor.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
+#include "broker/pools/supply.h"
 
 struct message {
 	struct wire_message m;

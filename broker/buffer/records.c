@@ -23,11 +23,11 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pool_records.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 #include "broker/order/fence.h"
+#include "broker/pools/pool_records.h"
 
 void buffer_note(struct buffer *buffer)
 {

@@ -31,11 +31,11 @@
 #include "broker/journal/object.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pool_records.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/segment.h"
 #include "broker/memory/writer.h"
+#include "broker/pools/pool_records.h"
+#include "broker/pools/pools.h"
 
 struct scrub {
 	LIST_ENTRY(scrub) link;

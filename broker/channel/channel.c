@@ -25,7 +25,7 @@
 #include "broker/keeper/kept.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
-#include "broker/memory/pools.h"
+#include "broker/pools/pools.h"
 #include "pages/page.h"
 
 struct key {

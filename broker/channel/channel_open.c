@@ -22,7 +22,7 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
+#include "broker/pools/pools.h"
 
 #define FLAGS_KNOWN                                                                  \
 	(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | SHARE_CHANNEL_TRANSIENT | \

@@ -25,9 +25,9 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/supply.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
+#include "broker/pools/supply.h"
 
 #define MEMBER_FDS 3  /* a member's page, pidfd and doorbell */
 #define NEW_MAX    21 /* the most that are new in one CHANNEL_MEMBERS */

@@ -16,7 +16,7 @@
 #include "broker/channel/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/supply.h"
+#include "broker/pools/supply.h"
 
 bool member_writes(const struct member *m)
 {

@@ -43,11 +43,11 @@
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
 #include "broker/order/order.h"
+#include "broker/pools/pools.h"
 
 #define FDS_AHEAD_MAX   128
 #define DESCRIPTORS_MAX (UINT32_C(1) << 30) /* where the system sets no limit */

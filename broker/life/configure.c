@@ -30,9 +30,9 @@
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
-#include "broker/memory/pool_records.h"
-#include "broker/memory/pools.h"
 #include "broker/names/names.h"
+#include "broker/pools/pool_records.h"
+#include "broker/pools/pools.h"
 
 /* Finds the pool that the configuration means by this name; NULL: it has ended, or it is a
  * client's. */

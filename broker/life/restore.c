@@ -40,11 +40,11 @@
 #include "broker/life/inside.h"
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/pool_records.h"
 #include "broker/memory/records.h"
 #include "broker/names/names.h"
 #include "broker/order/order.h"
 #include "broker/order/records.h"
+#include "broker/pools/pool_records.h"
 #include "broker/request/dispatch.h"
 
 /* So many brokers may crash over a packet; the next one does not try it. */

@@ -19,10 +19,10 @@
 #include "broker/device/ipc_event.h"
 #include "broker/life/rooms.h"
 #include "broker/memory/client_memory.h"
-#include "broker/memory/open_pools.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
 #include "broker/order/order.h"
+#include "broker/pools/open_pools.h"
 #include "broker/request/dispatch.h"
 
 /* What a client has in all rooms is one allocation, so that only one can fail. */

@@ -16,7 +16,14 @@ struct pool;
 struct prefault;
 struct segment;
 
-/* The broker's memory: pools, and the segments that they carve. */
+/*
+ * The broker's memory: pools, and the segments that they carve. The files of this room say what
+ * these are and who has how much of them; what is done with them is told in broker/pools. From
+ * below to above: what a pool is (pool_object), who uses it (pool_user), what clients have of
+ * segments (possession), segments and their records (segment, records), what is made ahead
+ * (prefault), the records of blocks (block_records), those that are gated (gated), and memory as a
+ * whole (memory). None calls one that is above it.
+ */
 struct memory {
 	LIST_HEAD(pool_list, pool) pools;
 	uint64_t last_pool;

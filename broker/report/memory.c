@@ -17,12 +17,12 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/segment.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/token.h"
+#include "broker/pools/pools.h"
 #include "broker/report/report.h"
 
 #define HOLDERS_MAX    16 /* the most that are listed for a buffer */

@@ -28,11 +28,11 @@
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/names/names.h"
 #include "broker/order/order.h"
+#include "broker/pools/open_pools.h"
 #include "broker/report/report.h"
 #include "wire/wire.h"
 

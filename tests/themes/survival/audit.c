@@ -39,9 +39,7 @@
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pool_records.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 #include "broker/names/name.h"
@@ -51,6 +49,8 @@
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 #include "broker/order/records.h"
+#include "broker/pools/open_pools.h"
+#include "broker/pools/pool_records.h"
 #include "tests/themes/survival/audit.h"
 
 #define FEW      1000       /* buffers and events */

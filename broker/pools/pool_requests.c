@@ -19,13 +19,13 @@
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
-#include "broker/memory/pool_records.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
-#include "broker/memory/trim.h"
+#include "broker/pools/open_pools.h"
+#include "broker/pools/pool_records.h"
+#include "broker/pools/pools.h"
+#include "broker/pools/trim.h"
 
 #define FLAGS_KNOWN (SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS | SHARE_POOL_OPEN_OR_CREATE)
 

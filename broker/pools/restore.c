@@ -19,19 +19,19 @@
 #include "broker/journal/object.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/gated.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
-#include "broker/memory/pool_records.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 #include "broker/order/fence.h"
 #include "broker/order/records.h"
+#include "broker/pools/inside.h"
+#include "broker/pools/open_pools.h"
+#include "broker/pools/pool_records.h"
+#include "broker/pools/pools.h"
 
 int memory_restore(struct broker *b)
 {

@@ -18,14 +18,14 @@
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/gated.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
-#include "broker/memory/pool_records.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
-#include "broker/memory/reuse.h"
+#include "broker/pools/inside.h"
+#include "broker/pools/pool_records.h"
+#include "broker/pools/pools.h"
+#include "broker/pools/reuse.h"
 #include "memory/host_pages.h"
 
 /* Checks what was said of host memory. That means nothing on a device, which "auto" may lead to. */

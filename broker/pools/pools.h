@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_POOLS_H
-#define BROKER_MEMORY_POOLS_H
+#ifndef BROKER_POOLS_POOLS_H
+#define BROKER_POOLS_POOLS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,10 +7,10 @@
 #include <event2/event.h>
 
 #include "broker/broker.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
+#include "broker/pools/inside.h"
+#include "broker/pools/pools.h"
 
 #define LOOK_AGAIN_MAX_MS 320
 #define LOOK_AT           4096 /* gated blocks in a turn */

@@ -34,15 +34,15 @@
 #include "broker/broker.h"
 #include "broker/client/clients.h"
 #include "broker/memory/gated.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/records.h"
-#include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
+#include "broker/pools/inside.h"
+#include "broker/pools/pools.h"
+#include "broker/pools/reuse.h"
 #include "wire/wire.h"
 
 /* To look at a block costs more the more fences it has: so many cost as much as one more block. */

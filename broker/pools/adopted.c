@@ -17,14 +17,14 @@
 #include "broker/broker.h"
 #include "broker/client/clients.h"
 #include "broker/client/closer.h"
-#include "broker/memory/adopted.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
 #include "broker/memory/segment_cost.h"
+#include "broker/pools/adopted.h"
+#include "broker/pools/inside.h"
+#include "broker/pools/pools.h"
 #include "wire/messages.h"
 
 /* Takes @cost and all of @memory over on success. 0 or -ENOMEM. */

@@ -15,12 +15,12 @@
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/memory/client_memory.h"
-#include "broker/memory/inside.h"
-#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/supply.h"
+#include "broker/pools/inside.h"
+#include "broker/pools/open_pools.h"
+#include "broker/pools/supply.h"
 
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
 {

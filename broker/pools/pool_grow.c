@@ -19,16 +19,16 @@
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/gated.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 #include "broker/memory/segment_cost.h"
+#include "broker/pools/inside.h"
+#include "broker/pools/pools.h"
 #include "memory/host_pages.h"
 
 /* How long a device that had no memory left is not asked again for a request that could do

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_INSIDE_H
-#define BROKER_MEMORY_INSIDE_H
+#ifndef BROKER_POOLS_INSIDE_H
+#define BROKER_POOLS_INSIDE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,19 +8,15 @@
 #include <event2/util.h>
 
 #include "broker/memory/pool.h"
-#include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
+#include "broker/pools/pools.h"
 
 /*
  * How the files of this room know each other; other rooms only see the other headers. From below to
- * above: what a pool is (pool_object), who uses it (pool_user), what clients have of segments
- * (possession), segments (segment) and their records (records), what is made ahead (prefault),
- * memory as a whole (memory), the records of blocks (block_records), and those that are gated
- * (gated). Above these is what is done with pools: their records (pool_records), how blocks are
- * used again (reuse), how memory goes (pool_shrink) and comes (pool_grow), how blocks are allocated
- * (pool), and when all is looked at again (look); what clients ask for (adopted, client_memory,
- * supply, trim and the requests), and how all is restored (restore). None calls one that is above
- * it.
+ * above: the records of pools (pool_records), how blocks are used again (reuse), how memory goes
+ * (pool_shrink) and comes (pool_grow), how blocks are allocated (pool), and when all pools are
+ * looked at again (look). Above these is what clients ask for (adopted, open_pools, supply, trim
+ * and the requests), and how all is restored (restore). None calls one that is above it.
  */
 
 struct account;

@@ -16,11 +16,11 @@
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
-#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
-#include "broker/memory/pool_records.h"
+#include "broker/pools/inside.h"
+#include "broker/pools/pool_records.h"
 
 int pool_init(struct broker *b, struct pool *p)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_POOL_RECORDS_H
-#define BROKER_MEMORY_POOL_RECORDS_H
+#ifndef BROKER_POOLS_POOL_RECORDS_H
+#define BROKER_POOLS_POOL_RECORDS_H
 
 #include <stdint.h>
 

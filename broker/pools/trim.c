@@ -11,7 +11,7 @@
  * all such waits within a second together cost no more than one.
  */
 
-#include "broker/memory/trim.h"
+#include "broker/pools/trim.h"
 #include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
@@ -21,11 +21,11 @@
 #include "broker/client/request.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/open_pools.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
+#include "broker/pools/open_pools.h"
 
 #define WINDOW_MS 1000
 /* so long may others wait in that time for a client that does not answer */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_ADOPTED_H
-#define BROKER_MEMORY_ADOPTED_H
+#ifndef BROKER_POOLS_ADOPTED_H
+#define BROKER_POOLS_ADOPTED_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_TRIM_H
-#define BROKER_MEMORY_TRIM_H
+#ifndef BROKER_POOLS_TRIM_H
+#define BROKER_POOLS_TRIM_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_REUSE_H
-#define BROKER_MEMORY_REUSE_H
+#ifndef BROKER_POOLS_REUSE_H
+#define BROKER_POOLS_REUSE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_SUPPLY_H
-#define BROKER_MEMORY_SUPPLY_H
+#ifndef BROKER_POOLS_SUPPLY_H
+#define BROKER_POOLS_SUPPLY_H
 
 #include <stdbool.h>
 
@@ -13,7 +13,7 @@ struct wire_message;
 
 /* Returns the descriptor to send so that @client can reach @s; -1 when it can. Borrowed. Call
  * segment_sent() once it is on its way. As client_reserve_possession(): 0 or negative errno, when
- * nothing has changed; or -EACCES (adopted.h). */
+ * nothing has changed; or -EACCES (segment_is_for()). */
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed);
 void segment_sent(struct segment *s, struct client *client, bool writable);
 
