@@ -10,9 +10,9 @@
 #   no flags of one of them.
 #
 # share_cores(N TEST...)
-#   These keep so many cores busy. CTest starts two tests for each core (scripts/test), as most of them
-#   wait for processes for half of their time. One that keeps all cores busy says one less: CTest would
-#   start it when no other runs, which is after all others.
+#   These keep so many cores busy. CTest starts two tests for each core with a sanitizer and three without
+#   (scripts/test), as most of them wait for processes for so long. One that keeps all cores busy says one
+#   less: CTest would start it when no other runs, which is after all others.
 #
 # share_long(SECONDS TEST...)
 #   These take about so long. CTest starts the longest first, so that none is left alone at the end.
@@ -139,7 +139,11 @@ function(share_shared_sources out)
 endfunction()
 
 function(share_cores number)
-  math(EXPR slots "2 * ${number}")
+  set(of_each_core 3)
+  if(SHARE_SANITIZE)
+    set(of_each_core 2)
+  endif()
+  math(EXPR slots "${of_each_core} * ${number}")
   foreach(test IN LISTS ARGN)
     if(TEST ${test})
       set_tests_properties(${test} PROPERTIES PROCESSORS ${slots})
