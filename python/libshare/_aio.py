@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import threading
 import weakref
+from collections import deque
 from time import monotonic
 from typing import Any
 
@@ -24,6 +25,10 @@ _waiting_for: weakref.WeakKeyDictionary[Any, set[tuple[Any, asyncio.Future[None]
 )
 _lock = threading.Lock()
 _LOOK_AGAIN = 0.5
+
+# Who waits to send, to receive or to call, by the loop and the object, whose ids are no others' while somebody waits. The
+# first has the turn, and who comes later stands behind, so that messages keep the order in which they were asked for.
+_lines: dict[tuple[int, int], deque[asyncio.Future[None]]] = {}
 
 # How often it is looked whether one of as many calls as there may be has ended, which is the program's doing.
 _CALLS_LOOK = 0.05
@@ -80,12 +85,9 @@ async def readable(*things: Any, timeout: float | None = None) -> None:
     for thing in things:
         if _enter(thing, loop, future):
             timeout = _LOOK_AGAIN if timeout is None else min(timeout, _LOOK_AGAIN)
-    timer = None if timeout is None else loop.call_later(timeout, _expire, future)
     try:
-        await future
+        await _for_so_long(future, timeout)
     finally:
-        if timer is not None:
-            timer.cancel()
         for thing in things:
             _leave(thing, loop, future)
         for fd in fds:
@@ -99,6 +101,15 @@ async def readable(*things: Any, timeout: float | None = None) -> None:
 def _expire(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+async def _for_so_long(future: asyncio.Future[None], timeout: float | None) -> None:
+    timer = None if timeout is None else future.get_loop().call_later(timeout, _expire, future)
+    try:
+        await future
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 # How long a task of a loop goes on with what comes at once before others have their turn.
@@ -163,9 +174,41 @@ async def _ready(ask: Any, timeout: float | None, *tell: Any) -> Any:
         await readable(*tell, timeout=left)
 
 
+# What is left of a time limit that is over: one look still.
+_ONE_LOOK = 1e-9
+
+
+async def in_line(member: Any, ask: Any, timeout: float | None) -> Any:
+    """As _ready(), after whoever of this loop asked the member before; who does not wait stands in no line."""
+    if timeout == 0:
+        return await _ready(ask, 0, member)
+    loop = asyncio.get_running_loop()
+    here = id(loop), id(member)
+    if here not in _lines and monotonic() < _turn.ends:
+        try:
+            return ask()
+        except NotReadyError:
+            pass
+    line = _lines.setdefault(here, deque())
+    turn = loop.create_future()
+    line.append(turn)
+    try:
+        if line[0] is not turn:
+            end = None if timeout is None else loop.time() + timeout
+            await _for_so_long(turn, timeout)
+            timeout = None if end is None else max(end - loop.time(), _ONE_LOOK)
+        return await _ready(ask, timeout, member)
+    finally:
+        line.remove(turn)
+        if line:
+            _expire(line[0])
+        else:
+            del _lines[here]
+
+
 async def receive(member: Any, timeout: float | None, **stream: Any) -> Any:
     """The next message of a Consumer or a Worker."""
-    return await _ready(lambda: member.recv(0, **stream), timeout, member)
+    return await in_line(member, lambda: member.recv(0, **stream), timeout)
 
 
 async def messages(member: Any, **stream: Any) -> Any:
@@ -199,6 +242,6 @@ async def finish(pending: Any, timeout: float | None, **stream: Any) -> Any:
     return await _ready(lambda: pending.finish(0, **stream), timeout, pending.caller)
 
 
-async def send(producer: Any, try_once: Any, timeout: float | None) -> Any:
-    """What try_once() answers, once there is room, or enough was acknowledged."""
+async def drain(producer: Any, try_once: Any, timeout: float | None) -> Any:
+    """What try_once() answers, once enough was acknowledged."""
     return await _ready(try_once, timeout, producer)

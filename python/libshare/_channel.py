@@ -215,14 +215,14 @@ class _Producer:
         """As send(), for asyncio. Once it was canceled nothing is sent any more."""
         from . import _aio
 
-        await _aio.send(self, lambda: self.send(array, meta, timeout=0, **options), timeout)
+        await _aio.in_line(self, lambda: self.send(array, meta, timeout=0, **options), timeout)
 
     async def drain_async(self, timeout: float | None = None) -> None:
         """As drain(), for asyncio."""
         from . import _aio
 
         before = self.stats()["sent"]
-        await _aio.send(self, lambda: self.drain(0, before=before), timeout)
+        await _aio.drain(self, lambda: self.drain(0, before=before), timeout)
 
 
 @extend(Message)
@@ -259,7 +259,7 @@ class _Caller:
         """As call(), for asyncio. If the task is canceled, the call is given up."""
         from . import _aio
 
-        pending = await _aio.send(self, lambda: self.start(array, meta, data=data, **stream), timeout)
+        pending = await _aio.in_line(self, lambda: self.start(array, meta, data=data, **stream), timeout)
         try:
             return await _aio.finish(pending, timeout, **stream)
         finally:

@@ -11,6 +11,7 @@ import pytest
 
 import libshare
 from conftest import until
+from libshare import _aio
 
 
 def run(coroutine):
@@ -237,6 +238,50 @@ def test_who_drains_waits_for_nothing_that_others_send_meanwhile(pool):
             await drained
             with pytest.raises(libshare.NotReadyError):
                 await tx.drain_async(0)
+
+    run(main())
+
+
+def test_tasks_send_and_receive_in_the_order_in_which_they_asked(pool):
+    async def main():
+        with pool.consumer("c", mode="queue", depth=2) as rx, pool.producer("c", mode="queue", depth=2) as tx:
+            sent = [asyncio.ensure_future(tx.send_async(meta=i)) for i in range(20)]
+            got = []
+            while len(got) < 20:
+                with await rx.recv_async() as m:
+                    got.append(m.meta)
+            assert got == list(range(20))
+            await asyncio.gather(*sent)
+        with pool.consumer("d", depth=32) as rx, pool.producer("d", depth=32) as tx:
+            received = [asyncio.ensure_future(rx.recv_async()) for _ in range(20)]
+            await asyncio.sleep(0)
+            for i in range(20):
+                tx.send(meta=i)
+            assert [(await r).meta for r in received] == list(range(20))
+
+    run(main())
+
+
+def test_who_leaves_a_line_keeps_nobody_waiting_in_it(pool):
+    async def main():
+        with pool.consumer("c") as rx, pool.producer("c") as tx:
+            first, second, third = (asyncio.ensure_future(rx.recv_async()) for _ in range(3))
+            await asyncio.sleep(0)
+            with pytest.raises(libshare.TimedOutError):
+                await rx.recv_async(timeout=0.01)
+            with pytest.raises(libshare.NotReadyError):
+                await rx.recv_async(timeout=0)
+            for canceled in second, first:
+                canceled.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await canceled
+            tx.send(meta="third")
+            assert (await third).meta == "third"
+            waiting = [asyncio.ensure_future(rx.recv_async()) for _ in range(3)]
+            await asyncio.sleep(0)
+            rx.close()
+            assert [type(w) for w in await asyncio.gather(*waiting, return_exceptions=True)] == [libshare.ClosedError] * 3
+        assert not _aio._lines
 
     run(main())
 
