@@ -240,7 +240,9 @@ static __attribute__((noinline)) share_buffer *take_other(struct magazine *m, sh
 	b = handed_out(b, size);
 	if (m->plain && !in_use)
 		return b;
-	if (!is_within_reach(m, b) || (in_use && uses_order(b, stream) != 0)) {
+	/* the maker of the memory may end while the host waits, where a stream cannot wait after
+	 * all */
+	if ((in_use && uses_order(b, stream) != 0) || !is_within_reach(m, b)) {
 		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
 		if (memory_is_lost(b->mapping))
 			buffer_give_back(b);

@@ -6,6 +6,8 @@
  */
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include "tests/harness/fixture.h"
 #include "tests/standin/calls.h"
 #include "tests/support/channel_work.h"
+#include "tests/support/drivers.h"
 #include "tests/support/gpu_work.h"
 #include "tests/support/kinds.h"
 
@@ -93,6 +96,112 @@ Test(gpu_channel, a_message_is_handed_over_and_acknowledged_while_both_streams_a
 	child_finish(child);
 	share_channel_close(p);
 }
+
+/* ------------------------------------------------------------------------------------------- */
+
+static pid_t agent(share_client *c)
+{
+	json_t *rows = report(c, "devices");
+	pid_t pid = (pid_t)number_of(json_array_get(rows, 0), "agent");
+
+	json_decref(rows);
+	return pid;
+}
+
+/* Once the test's host waits, the agent dies, and the work that is waited for goes on. */
+static void *kill_agent(void *data)
+{
+	share_client *c = data;
+	pid_t dead = agent(c);
+
+	until(gpu_stats(gpu_client).host_waits > 0);
+	check_eq(kill(dead, SIGKILL), 0);
+	until(agent(c) != dead);
+	gpu_open(RECEIVER);
+	return NULL;
+}
+
+static void receives_on_a_held_stream(struct child *self, void *data)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_client *c = child_connect("receiver");
+	share_channel *ch;
+	share_message m = SHARE_MESSAGE_INIT;
+	void *s;
+
+	(void)data;
+	gpu_use();
+	s = gpu_stream();
+	options.pool = "legacy";
+	check_ok(share_channel_open(c, "channel", SHARE_CONSUMER, &options, &ch));
+	child_point(self, "open");
+	check_ok(share_recv(ch, -1, s, &m));
+	gpu_hold(s, RECEIVER);
+	check_ok(share_ack(&m, s));
+	child_point(self, "acknowledged");
+	gpu_wait(s);
+	gpu_stream_destroy(s);
+	share_channel_close(ch);
+	share_disconnect(c);
+}
+
+static void start_with_faults(void)
+{
+	skip_unless_standin();
+	drivers_prepare();
+	gpu_work_start_on("");
+}
+
+static void stop_with_faults(void)
+{
+	gpu_work_stop();
+	drivers_done();
+}
+
+/* The driver is asked whether the stream can wait, and then does not take the page to wait for. */
+Test(gpu_channel_to_host, memory_whose_maker_dies_while_its_user_is_waited_for_is_not_used_again,
+     .init = start_with_faults, .fini = stop_with_faults, .timeout = 60)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_channel_options channel = SHARE_CHANNEL_OPTIONS_INIT;
+	struct child *child = child_start(receives_on_a_held_stream, NULL);
+	share_client *other = connect_as("other");
+	share_buffer *b, *next;
+	pthread_t killer;
+	share_channel *p;
+	share_pool *pool;
+	void *s;
+
+	options.kind = "legacy";
+	options.limit = options.segment_size = GPU_BLOCK;
+	check_ok(share_pool_create(gpu_client, "legacy", &options, &pool));
+	check_ok(share_pool_set_cache(pool, GPU_BLOCK));
+	gpu_use();
+	s = gpu_stream();
+	channel.pool = "legacy";
+	check_ok(share_channel_open(gpu_client, "channel", SHARE_PRODUCER, &channel, &p));
+	child_wait(child, "open");
+	check_ok(share_alloc(pool, GPU_BLOCK, s, &b));
+	check_ok(share_send(p, b, NULL, 0, s));
+	check_ok(share_release(b, s));
+	child_go(child);
+	child_wait(child, "acknowledged");
+	drivers_do("cuMemHostRegister_v2 fail CUDA_ERROR_NOT_SUPPORTED");
+	check(pthread_create(&killer, NULL, kill_agent, other) == 0);
+	child_go(child); /* it has the memory mapped until its stream is done */
+	until(share_alloc(pool, GPU_BLOCK, s, &next) == 0);
+	check(pthread_join(killer, NULL) == 0);
+	check_ok(share_buffer_status(next));
+	drivers_do("");
+	check_ok(share_release(next, s));
+	gpu_stream_destroy(s);
+	child_finish(child);
+	share_channel_close(p);
+	share_pool_close(pool);
+	share_disconnect(other);
+}
+
+/* ------------------------------------------------------------------------------------------- */
 
 static void receives_many(struct child *self, void *data)
 {
