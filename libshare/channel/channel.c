@@ -16,8 +16,6 @@
 #include "libshare/program/range.h"
 #include "pages/page.h"
 
-#define STALL_MS_DEFAULT 10000
-
 /* ------------------------------------------------------------------------------------------- */
 /* Opening                                                                                     */
 
@@ -102,12 +100,8 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 		return NULL;
 	ch->client = client_ref(c);
 	ch->end = channel_end;
-	ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
 	ch->send_timeout_ms = o->send_timeout_ms;
-	ch->wait_for = role == SHARE_PRODUCER ? o->wait_for : 0;
-	ch->writable = o->flags & SHARE_CHANNEL_WRITABLE;
-	ch->latest = o->flags & SHARE_CHANNEL_LATEST;
-	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = ch->room = -1;
+	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = -1;
 	STAILQ_INIT(&ch->in_client.told);
 	members = channel_unshared(ch);
 	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
@@ -139,11 +133,9 @@ static int make_descriptors(share_channel *ch)
 	struct epoll_event in = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
 
 	ch->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (ch->role == SHARE_PRODUCER) {
+	if (ch->role == SHARE_PRODUCER)
 		ch->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		ch->room = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	}
-	if (ch->epoll < 0 || (ch->role == SHARE_PRODUCER && (ch->wakeup < 0 || ch->room < 0)) ||
+	if (ch->epoll < 0 || (ch->role == SHARE_PRODUCER && ch->wakeup < 0) ||
 	    epoll_ctl(ch->epoll, EPOLL_CTL_ADD, ch->doorbell, &in) < 0)
 		return fail_system(-errno, "opening a channel");
 	return 0;
@@ -173,7 +165,7 @@ static bool makes_sense(const share_channel *ch)
 	       ch->layout < CHANNEL_LAYOUTS;
 }
 
-static int set_up(share_channel *ch, struct reply *reply)
+static int set_up(share_channel *ch, const share_channel_options *o, struct reply *reply)
 {
 	const struct wire_channel *m = &reply->m.channel;
 	int r;
@@ -186,14 +178,10 @@ static int set_up(share_channel *ch, struct reply *reply)
 	ch->shape.buffers = m->buffers;
 	if (!makes_sense(ch))
 		return fail(SHARE_EPROTO, "the broker sent a channel that makes no sense");
-	if (ch->wait_for > ch->shape.consumers)
-		return fail(SHARE_EINVAL,
-			    "the channel has at most %u consumers, and never the %u of wait_for",
-			    ch->shape.consumers, ch->wait_for);
 	channel_enlist(ch);
 	r = map_pages(ch, reply);
 	if (r == 0)
-		r = channel_unshared(ch)->role->open(channel_unshared(ch));
+		r = channel_unshared(ch)->role->open(channel_unshared(ch), o);
 	if (r == 0)
 		r = make_descriptors(ch);
 	return r == 0 ? take_part(ch) : r;
@@ -221,7 +209,7 @@ int channel_open(share_client *c, const char *name, int role, uint32_t mode,
 		return fail_system(-ENOMEM, "opening a channel");
 	r = ask(c, name, role, mode, &o, &reply);
 	if (r == 0)
-		r = set_up(ch, &reply);
+		r = set_up(ch, &o, &reply);
 	if (r != 0) {
 		channel_close(ch);
 		return r;

@@ -40,7 +40,6 @@ void channel_end(void *channel)
 	fd_close(ch->epoll);
 	fd_close(ch->doorbell);
 	fd_close(ch->wakeup);
-	fd_close(ch->room);
 	fd_close(ch->timer);
 	channel_free(ch);
 	client_unref(c);

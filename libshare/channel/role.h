@@ -39,8 +39,8 @@ struct channel_role {
 	/* Makes its half of a channel, of zeros but for what refers to the rest. False without
 	 * memory. */
 	bool (*begin)(struct members *members);
-	/* Our page is mapped. 0 or an error. */
-	int (*open)(struct members *members);
+	/* Our page is mapped. Of @o it takes what is of this role alone. 0 or an error. */
+	int (*open)(struct members *members, const share_channel_options *o);
 	/* Who takes part is known: 0 or an error. Or NULL. */
 	int (*start)(share_channel *ch);
 	/* For an event loop: a descriptor, or an error. */

@@ -54,17 +54,12 @@ struct share_channel {
 	enum channel_layout layout;
 	uint64_t member, pool;
 	uint32_t slot;
-	uint32_t stall_ms;
 	int send_timeout_ms;
-	uint32_t wait_for;
-	bool writable;
-	bool latest; /* a consumer that gets the latest message alone */
-	void *own;   /* our page: the ring of a producer, the ledger of a consumer */
+	void *own; /* our page: the ring of a producer, the ledger of a consumer */
 	const struct channel_control *control;
 	int doorbell; /* an epoll that is readable when our bell has rung, or the broker is lost */
 	int epoll;    /* has the doorbell, `wakeup`, pidfds of peers and the timer */
 	int wakeup;   /* wakes the background thread of a producer */
-	int room;     /* tells the event loop of a producer (sender/ready.c) */
 	_Atomic int timer; /* for the event loop of a consumer; -1 until that asks */
 	_Atomic(void *) owner;
 	void (*before_ack)(void *owner, share_message *m);

@@ -127,7 +127,7 @@ int receiver_take_run(struct receiver *receiver, share_message *out, size_t stri
 	uint32_t row = 0;
 	int r;
 
-	if (receiver->ch->latest && receiver->members->held >= CHANNEL_LATEST_HELD)
+	if (receiver->latest && receiver->members->held >= CHANNEL_LATEST_HELD)
 		return fail(SHARE_EBUSY,
 			    "this consumer gets the latest alone, and has %d messages: it has to "
 			    "acknowledge one first",

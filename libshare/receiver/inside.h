@@ -45,6 +45,8 @@ struct receiver {
 	share_channel *ch;
 	struct members *members;
 	struct ring_consumer *ring;
+	bool writable;         /* what is received may be written to */
+	bool latest;           /* it gets the latest message alone */
 	bool had_producers;    /* so that their end is something to tell */
 	int last_end;          /* SHARE_EOWNERDEAD or SHARE_EPIPE, of the last producer that went */
 	bool stale;            /* we were left behind, or expelled */

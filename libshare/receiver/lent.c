@@ -108,7 +108,7 @@ bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t row,
 	l->b.size = m->size;
 	l->b.offset = m->offset;
 	l->b.version = 0;
-	l->b.mode = receiver->ch->writable ? SHARE_RDWR : SHARE_RDONLY;
+	l->b.mode = receiver->writable ? SHARE_RDWR : SHARE_RDONLY;
 	l->lent.producer = receiver->members->peers[row].member;
 	l->lent.segment = m->segment;
 	l->lent.row = row;

@@ -26,7 +26,7 @@ static bool begin(struct members *members)
 	return true;
 }
 
-static int open_ring(struct members *members)
+static int open_ring(struct members *members, const share_channel_options *o)
 {
 	struct receiver *receiver = members->receiver;
 	const share_channel *ch = members->ch;
@@ -35,7 +35,9 @@ static int open_ring(struct members *members)
 
 	if (r == 0)
 		r = receiver_count_behind(receiver);
-	if (r == 0 && ch->latest)
+	receiver->writable = o->flags & SHARE_CHANNEL_WRITABLE;
+	receiver->latest = o->flags & SHARE_CHANNEL_LATEST;
+	if (r == 0 && receiver->latest)
 		ring_consumer_get_latest(receiver->ring);
 	return r < 0 ? fail_system(r, "opening a channel") : 0;
 }

@@ -64,6 +64,7 @@ struct patience {
 	int64_t look_at;    /* when to look at those clocks; 0: nobody is waited for */
 	int64_t full_since; /* when there was no room first; 0: there is some */
 	bool told;          /* that there has been none for long */
+	uint32_t stall_ms;  /* how long one may, and its user for longer by little; or UINT32_MAX */
 	uint32_t least_ms;  /* the least patience that there is with a consumer */
 	struct channel_user {
 		uint32_t uid;
@@ -99,6 +100,7 @@ struct sender {
 	struct ring_producer *ring;
 	struct channel_sent *sent, *unsent; /* all of them, and those that are free */
 	uint32_t with_memory;               /* messages in flight that have a buffer */
+	uint32_t wait_for;                  /* nothing is sent to fewer consumers */
 	STAILQ_HEAD(, channel_cooling) cooling;
 	struct channel_aside_list aside; /* messages to be taken back, at most `in_flight` */
 	uint32_t n_aside;
@@ -108,6 +110,7 @@ struct sender {
 	struct patience patience;
 	struct background background;
 	struct {
+		int room;             /* the descriptor; it is readable while any is told */
 		uint32_t armed, told; /* enum ready */
 		uint64_t done;        /* when draining was armed: how many were */
 		uint32_t waiting;     /* when flushing was: how many waited for consumers */

@@ -132,7 +132,7 @@ int sender_no_room(struct sender *sender, bool timed_out)
 		return fail(
 		    timed_out ? SHARE_ETIMEDOUT : SHARE_EAGAIN,
 		    "this producer waits for %u consumer%s (wait_for), and the channel has %u",
-		    sender->ch->wait_for, plural((int)sender->ch->wait_for),
+		    sender->wait_for, plural((int)sender->wait_for),
 		    members_count(sender->members));
 	if (ring_producer_is_deserted(sender->ring) && sender->ch->shape.mode != CHANNEL_BROADCAST)
 		return fail_constant(timed_out ? SHARE_ETIMEDOUT : SHARE_EAGAIN,

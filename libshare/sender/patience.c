@@ -62,8 +62,8 @@ static void spend(struct sender *sender, uint32_t uid, int64_t since, int64_t no
 	/* that its consumers stall at the same time costs no more than if one does */
 	if (u->uid == uid && u->spent_ms > 0 && since < u->at_ms)
 		since = u->at_ms;
-	if (now - since > sender->ch->stall_ms)
-		since = now - sender->ch->stall_ms;
+	if (now - since > sender->patience.stall_ms)
+		since = now - sender->patience.stall_ms;
 	*u = (struct channel_user){uid, before + now - since, now};
 }
 
@@ -72,12 +72,12 @@ void sender_set_patience(struct sender *sender, struct channel_peer *p)
 	int64_t now = clock_coarse_ms(), left;
 	const struct channel_user *u;
 
-	p->patience_ms = sender->ch->stall_ms;
-	if (sender->ch->stall_ms == UINT32_MAX)
+	p->patience_ms = sender->patience.stall_ms;
+	if (sender->patience.stall_ms == UINT32_MAX)
 		return;
 	u = user_of(sender, p->uid, now);
 	if (u->uid == p->uid) {
-		left = ((int64_t)STALLS * sender->ch->stall_ms - spent_by(u, now)) / 2;
+		left = ((int64_t)STALLS * sender->patience.stall_ms - spent_by(u, now)) / 2;
 		if (left < p->patience_ms)
 			p->patience_ms = left > 0 ? (uint32_t)left : 0;
 	}
@@ -137,7 +137,7 @@ static bool is_time_to_look(struct sender *sender, int64_t now)
 
 static uint32_t least_patience(const struct sender *sender)
 {
-	uint32_t least = sender->ch->stall_ms;
+	uint32_t least = sender->patience.stall_ms;
 
 	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++) {
 		const struct channel_peer *p = &sender->members->peers[i];
@@ -151,7 +151,8 @@ static uint32_t least_patience(const struct sender *sender)
 bool sender_cools_too_long(struct sender *sender, const struct channel_cooling *c, size_t i,
 			   int64_t now)
 {
-	return sender->ch->stall_ms != UINT32_MAX && now - c->since_ms >= c->owners[i]->patience_ms;
+	return sender->patience.stall_ms != UINT32_MAX &&
+	       now - c->since_ms >= c->owners[i]->patience_ms;
 }
 
 /* Tickets are missing: leaves consumers behind whose fences keep them for longer than they may.
@@ -188,7 +189,7 @@ bool sender_leave_stalled_unlocking(struct sender *sender)
 	}
 	if (!sender->patience.full_since)
 		sender->patience.full_since = now;
-	if (sender->ch->stall_ms == UINT32_MAX)
+	if (sender->patience.stall_ms == UINT32_MAX)
 		return false;
 	if (!is_time_to_look(sender, now))
 		return false;
@@ -247,7 +248,7 @@ void sender_tell_of_stall_unlocking(struct sender *sender)
 /* Consumers are waited for, and may be left behind. */
 static bool some_lose_patience(struct sender *sender)
 {
-	return sender->ch->stall_ms != UINT32_MAX && ring_producer_holdups(sender->ring) != 0;
+	return sender->patience.stall_ms != UINT32_MAX && ring_producer_holdups(sender->ring) != 0;
 }
 
 bool sender_clock_runs(struct sender *sender)

@@ -18,7 +18,7 @@
 
 static void be_readable(struct sender *sender)
 {
-	eventfd_write(sender->ch->room, 1);
+	eventfd_write(sender->ready.room, 1);
 }
 
 /* These calls are not told any more. */
@@ -29,7 +29,7 @@ static void untell(struct sender *sender, uint32_t calls)
 
 	sender->ready.told &= ~(calls | READY_UNKNOWN);
 	if (told && !sender->ready.told)
-		eventfd_read(sender->ch->room, &ignored);
+		eventfd_read(sender->ready.room, &ignored);
 }
 
 void sender_tell(struct sender *sender, uint32_t calls)
@@ -120,12 +120,13 @@ int sender_get_fd(struct members *members)
 		be_readable(members->sender);
 	}
 	members->wants_fd = true;
-	return members->ch->room;
+	return members->sender->ready.room;
 }
 
 int channel_get_room_fd(share_channel *ch)
 {
 	struct sender *sender = sender_lock(ch);
+	int room = sender->ready.room;
 
 	sender->members->wants_fd = sender->ready.of_service = true;
 	if (sender->ready.armed & READY_REFUSED) {
@@ -133,5 +134,5 @@ int channel_get_room_fd(share_channel *ch)
 		be_readable(sender);
 	}
 	channel_unlock(ch);
-	return ch->room;
+	return room;
 }

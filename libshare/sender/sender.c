@@ -7,9 +7,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 
 #include "libshare/program/error.h"
 #include "libshare/sender/inside.h"
+
+#define STALL_MS_DEFAULT 10000
 
 static bool begin(struct members *members)
 {
@@ -20,6 +23,7 @@ static bool begin(struct members *members)
 		return false;
 	sender->ch = members->ch;
 	sender->members = members;
+	sender->ready.room = -1;
 	STAILQ_INIT(&sender->cooling);
 	STAILQ_INIT(&sender->aside);
 	STAILQ_INIT(&sender->taken);
@@ -36,19 +40,29 @@ static int make_sent(struct sender *sender, uint32_t in_flight)
 	return sender->sent ? 0 : -ENOMEM;
 }
 
-static int open_ring(struct members *members)
+static int open_ring(struct members *members, const share_channel_options *o)
 {
 	struct sender *sender = members->sender;
 	const share_channel *ch = members->ch;
-	int r = ring_producer_new(&ch->shape, ch->layout, ch->own, &sender->ring);
+	int r;
 
+	if (o->wait_for > ch->shape.consumers)
+		return fail(SHARE_EINVAL,
+			    "the channel has at most %u consumers, and never the %u of wait_for",
+			    ch->shape.consumers, o->wait_for);
+	r = ring_producer_new(&ch->shape, ch->layout, ch->own, &sender->ring);
 	if (r == 0)
 		r = make_sent(sender, ch->shape.in_flight);
+	sender->ready.room = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (r == 0 && sender->ready.room < 0)
+		r = -errno;
 	if (r < 0)
 		return fail_system(r, "opening a channel");
-	sender->patience.least_ms = ch->stall_ms;
+	sender->patience.stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
+	sender->patience.least_ms = sender->patience.stall_ms;
+	sender->wait_for = o->wait_for;
 	ring_producer_identify(sender->ring, ch->member);
-	ring_producer_wait_for(sender->ring, ch->wait_for);
+	ring_producer_wait_for(sender->ring, o->wait_for);
 	return 0;
 }
 
@@ -151,6 +165,7 @@ static void end(struct members *members)
 		fences_deinit(c, &cooling->fences);
 		free(cooling);
 	}
+	fd_close(sender->ready.room);
 	free(sender->sent);
 	owners_deinit(sender);
 	free(sender);
