@@ -24,6 +24,12 @@ static bool drops(const struct ring_consumer *c)
 	return c->shape.when_full == SHARE_FULL_DROP;
 }
 
+/* What is below was dropped for everybody. */
+static uint64_t head_of_lane(const struct ring_consumer *c, const struct ring_source *s)
+{
+	return drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
+}
+
 static const unsigned char *far_of(const struct ring_consumer *c, const struct ring_source *s,
 				   uint32_t ticket)
 {
@@ -34,10 +40,8 @@ static const unsigned char *far_of(const struct ring_consumer *c, const struct r
  * its entry says may be another one's. */
 static bool is_passed(const struct ring_consumer *c, const struct ring_source *s, uint64_t position)
 {
-	uint64_t head = 0;
+	uint64_t head = head_of_lane(c, s);
 
-	if (drops(c))
-		head = atomic_load_explicit(&s->lane->head, memory_order_acquire);
 	if (c->latest && head <= position)
 		head = atomic_load_explicit(&s->admission->head, memory_order_acquire);
 	return head > position;
@@ -148,17 +152,17 @@ static const struct channel_entry *entry_of(const struct ring_consumer *c,
 	return (const void *)(s->entries + (sequence & (c->shape.depth - 1)) * c->stride);
 }
 
-static const struct channel_entry *entry_at(const struct ring_consumer *c,
-					    const struct ring_source *s)
-{
-	return entry_of(c, s, s->next);
-}
-
 static void set_next(struct ring_consumer *c, struct ring_source *s, uint64_t next)
 {
 	s->next = next;
 	atomic_store_explicit(&s->row->taken, next, memory_order_release);
 	c->moved |= s->bit;
+}
+
+static void lose(struct ring_consumer *c, struct ring_source *s, uint64_t n)
+{
+	s->lost += n;
+	channel_add(&c->ledger->lost, n);
 }
 
 /*
@@ -168,16 +172,15 @@ static void set_next(struct ring_consumer *c, struct ring_source *s, uint64_t ne
  */
 static int skip(struct ring_consumer *c, struct ring_source *s)
 {
-	uint64_t sequence = ring_sequence_of(entry_at(c, s)), head, past;
+	uint64_t sequence = ring_sequence_of(entry_of(c, s, s->next)), head, past;
 
 	if (is_left_behind(c, s))
 		return -ESTALE;
-	head = drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
+	head = head_of_lane(c, s);
 	if (head > s->next && sequence != s->next + 1) {
 		/* what is further behind than a lane is long is overwritten for certain */
 		past = head - s->next > c->shape.depth ? head - c->shape.depth - s->next : 1;
-		s->lost += past;
-		channel_add(&c->ledger->lost, past);
+		lose(c, s, past);
 		set_next(c, s, s->next + past);
 		return 1;
 	}
@@ -221,8 +224,7 @@ static void leave_out(struct ring_consumer *c, struct ring_source *s, struct rin
 		out[i - dropped] = out[i];
 		out[i - dropped].data = data;
 	}
-	s->lost += dropped;
-	channel_add(&c->ledger->lost, dropped);
+	lose(c, s, dropped);
 }
 
 /* How many of the last @n are ours for good, now that we have said that we have taken them; or
@@ -246,7 +248,7 @@ static int keep(struct ring_consumer *c, struct ring_source *s, struct ring_mess
 			give_back_unseen(c, s, &out[i], true);
 		return -ESTALE;
 	}
-	head = drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
+	head = head_of_lane(c, s);
 	if (head <= first)
 		return (int)n;
 	if (head - first < n)
@@ -328,21 +330,6 @@ static uint64_t tail_of(const struct ring_source *s)
 	return atomic_load_explicit(&s->lane->tail, memory_order_acquire);
 }
 
-/* What is below is not for us. */
-static uint64_t head_of(const struct ring_consumer *c, const struct ring_source *s)
-{
-	uint64_t head = atomic_load_explicit(&s->admission->head, memory_order_acquire);
-	uint64_t all = drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
-
-	return head > all ? head : all;
-}
-
-static void lose(struct ring_consumer *c, struct ring_source *s, uint64_t n)
-{
-	s->lost += n;
-	channel_add(&c->ledger->lost, n);
-}
-
 /* The @n buffers behind the first one of a message that was not received. */
 static void acknowledge_further(struct ring_consumer *c, struct ring_source *s,
 				const struct ring_message *m, uint32_t n)
@@ -395,7 +382,8 @@ static int keep_latest(struct ring_consumer *c, struct ring_source *s, const str
 
 	ring_barrier();
 	left_behind = is_left_behind(c, s);
-	if (!left_behind && (head_of(c, s) < s->next || MUTATION(take_what_was_passed_over))) {
+	if (!left_behind &&
+	    (!is_passed(c, s, s->next - 1) || MUTATION(take_what_was_passed_over))) {
 		s->held++;
 		return 1;
 	}
@@ -527,7 +515,7 @@ static bool has_something(struct ring_consumer *c, struct ring_source *s)
 	if (!is_admitted(c, s))
 		return false;
 	return (c->latest ? tail_of(s) > s->next
-			  : ring_sequence_of(entry_at(c, s)) > s->next || drops(c)) ||
+			  : ring_sequence_of(entry_of(c, s, s->next)) > s->next || drops(c)) ||
 	       atomic_load_explicit(&s->ring->sends_no_more, memory_order_acquire);
 }
 
@@ -546,7 +534,7 @@ uint32_t ring_consumer_look(struct ring_consumer *c, uint32_t n)
 	}
 	s = &c->sources[__builtin_ctzll(c->live)];
 	/* on its way while the header is: one that is there is read next */
-	__builtin_prefetch(entry_at(c, s)->data);
+	__builtin_prefetch(entry_of(c, s, s->next)->data);
 	while (s->admitted && !c->latest && there < n &&
 	       ring_sequence_of(entry_of(c, s, s->next + there)) == s->next + there + 1)
 		there++;
@@ -610,8 +598,8 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row)
 		/* Who dies as it overwrites its only entry leaves a tail that nothing is before. */
 		return tail <= s->next || ring_sequence_of(entry_of(c, s, tail - 1)) != tail;
 	}
-	return ring_sequence_of(entry_at(c, s)) != s->next + 1 &&
-	       !(drops(c) && atomic_load_explicit(&s->lane->head, memory_order_acquire) > s->next);
+	return ring_sequence_of(entry_of(c, s, s->next)) != s->next + 1 &&
+	       head_of_lane(c, s) <= s->next;
 }
 
 /* The word is read before it is looked whether there is a message: the last one may have come in
