@@ -2,12 +2,14 @@
 #ifndef RING_CONSUMER_H
 #define RING_CONSUMER_H
 
+#include <share/channel.h>
+
 #include "ring/inside.h"
 #include "ring/ring.h"
 
 /*
- * Inside of the receiving half: its parts are receive.c (what comes out of the rings of producers)
- * and consumer.c (who they are, and what goes back to them).
+ * Inside of the receiving half: its parts are receive.c (what comes out of the rings of producers),
+ * look.c (whether something does) and consumer.c (who they are, and what goes back to them).
  */
 
 /* Of a ticket; @version 0: it is not held. */
@@ -86,6 +88,65 @@ static inline bool ring_heeds_rejections(const struct ring_source *s)
 {
 	return atomic_load_explicit(&s->ring->heeds, memory_order_relaxed) &
 	       CHANNEL_HEEDS_REJECTIONS;
+}
+
+static inline bool ring_drops(const struct ring_consumer *c)
+{
+	return c->shape.when_full == SHARE_FULL_DROP;
+}
+
+/* What is below was dropped for everybody. */
+static inline uint64_t ring_lane_head(const struct ring_consumer *c, const struct ring_source *s)
+{
+	return ring_drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
+}
+
+static inline const struct channel_entry *ring_source_entry(const struct ring_consumer *c,
+							    const struct ring_source *s,
+							    uint64_t sequence)
+{
+	return (const void *)(s->entries + (sequence & (c->shape.depth - 1)) * c->stride);
+}
+
+static inline const unsigned char *ring_source_far(const struct ring_consumer *c,
+						   const struct ring_source *s, uint32_t ticket)
+{
+	return s->far + ticket * c->far_size;
+}
+
+static inline uint64_t ring_lane_tail(const struct ring_source *s)
+{
+	return atomic_load_explicit(&s->lane->tail, memory_order_acquire);
+}
+
+/* Of a message in this position of a lane, that is not for us: what is read of it by others than
+ * its entry says may be another one's. */
+static inline bool ring_is_passed(const struct ring_consumer *c, const struct ring_source *s,
+				  uint64_t position)
+{
+	uint64_t head = ring_lane_head(c, s);
+
+	if (c->latest && head <= position)
+		head = atomic_load_explicit(&s->admission->head, memory_order_acquire);
+	return head > position;
+}
+
+static inline bool ring_is_left_behind(const struct ring_consumer *c, const struct ring_source *s)
+{
+	return atomic_load_explicit(&s->admission->left_behind, memory_order_acquire) == c->member;
+}
+
+static inline bool ring_is_admitted(const struct ring_consumer *c, struct ring_source *s)
+{
+	if (s->admitted)
+		return true;
+	if (atomic_load_explicit(&s->admission->consumer, memory_order_acquire) != c->member)
+		return false;
+	s->next = atomic_load_explicit(&s->admission->start, memory_order_relaxed);
+	s->lost = atomic_load_explicit(&s->admission->lost, memory_order_relaxed);
+	channel_add(&c->ledger->lost, s->lost);
+	s->admitted = true;
+	return true;
 }
 
 #endif

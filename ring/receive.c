@@ -13,45 +13,15 @@
 
 #include <errno.h>
 
-#include <share/channel.h>
-
 #include "base/mutation.h"
 #include "ring/consumer.h"
 #include "ring/entry.h"
-
-static bool drops(const struct ring_consumer *c)
-{
-	return c->shape.when_full == SHARE_FULL_DROP;
-}
-
-/* What is below was dropped for everybody. */
-static uint64_t head_of_lane(const struct ring_consumer *c, const struct ring_source *s)
-{
-	return drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
-}
-
-static const unsigned char *far_of(const struct ring_consumer *c, const struct ring_source *s,
-				   uint32_t ticket)
-{
-	return s->far + ticket * c->far_size;
-}
-
-/* Of a message in this position of a lane, that is not for us: what is read of it by others than
- * its entry says may be another one's. */
-static bool is_passed(const struct ring_consumer *c, const struct ring_source *s, uint64_t position)
-{
-	uint64_t head = head_of_lane(c, s);
-
-	if (c->latest && head <= position)
-		head = atomic_load_explicit(&s->admission->head, memory_order_acquire);
-	return head > position;
-}
 
 /* The further buffers of a message; false: they are none, or those of another one. */
 static bool load_further(const struct ring_consumer *c, const struct ring_source *s,
 			 struct ring_message *m)
 {
-	const struct channel_further *from = (const void *)far_of(c, s, m->ticket);
+	const struct channel_further *from = (const void *)ring_source_far(c, s, m->ticket);
 
 	for (uint32_t i = 0; i < m->n_further; i++) {
 		struct ring_further *to = &m->further[i];
@@ -90,11 +60,12 @@ static __attribute__((noinline)) bool load_far(const struct ring_consumer *c,
 	if (!load_further(c, s, m)) {
 		atomic_thread_fence(memory_order_acquire);
 		m->n_further = 0; /* it is left out when it was taken */
-		return sequence > 0 && is_passed(c, s, sequence - 1) &&
+		return sequence > 0 && ring_is_passed(c, s, sequence - 1) &&
 		       !MUTATION(passed_is_nonsense);
 	}
 	if (ring_is_far(m->data_size))
-		ring_load_data(m->data, far_of(c, s, m->ticket) + channel_far_data(&c->shape),
+		ring_load_data(m->data,
+			       ring_source_far(c, s, m->ticket) + channel_far_data(&c->shape),
 			       m->data_size);
 	else
 		ring_load_data(m->data, e->data, m->data_size);
@@ -125,32 +96,8 @@ static inline enum ring_entry_state read_entry(const struct ring_consumer *c,
 	return sound ? COPIED : NONSENSE;
 }
 
-static bool is_left_behind(const struct ring_consumer *c, const struct ring_source *s)
-{
-	return atomic_load_explicit(&s->admission->left_behind, memory_order_acquire) == c->member;
-}
-
-static bool is_admitted(const struct ring_consumer *c, struct ring_source *s)
-{
-	if (s->admitted)
-		return true;
-	if (atomic_load_explicit(&s->admission->consumer, memory_order_acquire) != c->member)
-		return false;
-	s->next = atomic_load_explicit(&s->admission->start, memory_order_relaxed);
-	s->lost = atomic_load_explicit(&s->admission->lost, memory_order_relaxed);
-	channel_add(&c->ledger->lost, s->lost);
-	s->admitted = true;
-	return true;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Receiving                                                                                   */
-
-static const struct channel_entry *entry_of(const struct ring_consumer *c,
-					    const struct ring_source *s, uint64_t sequence)
-{
-	return (const void *)(s->entries + (sequence & (c->shape.depth - 1)) * c->stride);
-}
 
 static void set_next(struct ring_consumer *c, struct ring_source *s, uint64_t next)
 {
@@ -172,11 +119,11 @@ static void lose(struct ring_consumer *c, struct ring_source *s, uint64_t n)
  */
 static int skip(struct ring_consumer *c, struct ring_source *s)
 {
-	uint64_t sequence = ring_sequence_of(entry_of(c, s, s->next)), head, past;
+	uint64_t sequence = ring_sequence_of(ring_source_entry(c, s, s->next)), head, past;
 
-	if (is_left_behind(c, s))
+	if (ring_is_left_behind(c, s))
 		return -ESTALE;
-	head = head_of_lane(c, s);
+	head = ring_lane_head(c, s);
 	if (head > s->next && sequence != s->next + 1) {
 		/* what is further behind than a lane is long is overwritten for certain */
 		past = head - s->next > c->shape.depth ? head - c->shape.depth - s->next : 1;
@@ -237,18 +184,18 @@ static int keep(struct ring_consumer *c, struct ring_source *s, struct ring_mess
 
 	/* Without drops, the producer has all processors pass a barrier before it looks (rare, and
 	 * expensive), so that here it is enough to keep the compiler from changing the order. */
-	if (drops(c))
+	if (ring_drops(c))
 		ring_barrier();
 	else
 		atomic_signal_fence(memory_order_seq_cst);
 	if (MUTATION(take_what_was_dropped))
 		return (int)n;
-	if (is_left_behind(c, s)) {
+	if (ring_is_left_behind(c, s)) {
 		for (uint32_t i = 0; i < n; i++)
 			give_back_unseen(c, s, &out[i], true);
 		return -ESTALE;
 	}
-	head = head_of_lane(c, s);
+	head = ring_lane_head(c, s);
 	if (head <= first)
 		return (int)n;
 	if (head - first < n)
@@ -305,7 +252,8 @@ static enum ring_entry_state read_run(struct ring_consumer *c, struct ring_sourc
 	for (i = 0; i < n; i++) {
 		struct ring_message *m = &out[i];
 		uint64_t at = s->next + i;
-		enum ring_entry_state state = read_entry(c, s, entry_of(c, s, at), at + 1, m);
+		enum ring_entry_state state =
+		    read_entry(c, s, ring_source_entry(c, s, at), at + 1, m);
 
 		if (state == COPIED && s->tickets[m->ticket].version != 0)
 			state = NONSENSE;
@@ -325,16 +273,11 @@ static enum ring_entry_state read_run(struct ring_consumer *c, struct ring_sourc
 /* ------------------------------------------------------------------------------------------- */
 /* Who gets the latest alone (latest.c has the other side)                                      */
 
-static uint64_t tail_of(const struct ring_source *s)
-{
-	return atomic_load_explicit(&s->lane->tail, memory_order_acquire);
-}
-
 /* The @n buffers behind the first one of a message that was not received. */
 static void acknowledge_further(struct ring_consumer *c, struct ring_source *s,
 				const struct ring_message *m, uint32_t n)
 {
-	const struct channel_further *from = (const void *)far_of(c, s, m->ticket);
+	const struct channel_further *from = (const void *)ring_source_far(c, s, m->ticket);
 
 	for (uint32_t i = 0; i < n && n < channel_buffers(&c->shape); i++) {
 		uint64_t word = ring_load(&from[i].ticket);
@@ -359,7 +302,7 @@ static void acknowledge_older(struct ring_consumer *c, struct ring_source *s, ui
 	struct ring_message m;
 
 	for (; first < to && !MUTATION(keep_what_is_older); first++) {
-		const struct channel_entry *e = entry_of(c, s, first);
+		const struct channel_entry *e = ring_source_entry(c, s, first);
 
 		if (ring_sequence_of(e) != first + 1)
 			continue;
@@ -381,9 +324,9 @@ static int keep_latest(struct ring_consumer *c, struct ring_source *s, const str
 	bool left_behind;
 
 	ring_barrier();
-	left_behind = is_left_behind(c, s);
+	left_behind = ring_is_left_behind(c, s);
 	if (!left_behind &&
-	    (!is_passed(c, s, s->next - 1) || MUTATION(take_what_was_passed_over))) {
+	    (!ring_is_passed(c, s, s->next - 1) || MUTATION(take_what_was_passed_over))) {
 		s->held++;
 		return 1;
 	}
@@ -397,13 +340,14 @@ static int take_latest(struct ring_consumer *c, struct ring_source *s, uint64_t 
 		       struct ring_message *out)
 {
 	uint64_t first = s->next, missed = tail - s->next - 1;
-	enum ring_entry_state state = read_entry(c, s, entry_of(c, s, tail - 1), tail, out);
+	enum ring_entry_state state =
+	    read_entry(c, s, ring_source_entry(c, s, tail - 1), tail, out);
 	int r;
 
 	if (state == NOT_THERE)
 		return 0;
 	if (state == NONSENSE || !hold(c, s, out))
-		return is_left_behind(c, s) ? -ESTALE : -EPROTO;
+		return ring_is_left_behind(c, s) ? -ESTALE : -EPROTO;
 	if (tail > c->shape.depth && first < tail - c->shape.depth)
 		first = tail - c->shape.depth;
 	acknowledge_older(c, s, first, tail - 1);
@@ -421,10 +365,10 @@ static int receive_latest(struct ring_consumer *c, struct ring_source *s, struct
 
 	/* who sends faster than we look has to wait its turn */
 	for (uint32_t i = 0; r == 0 && i < c->shape.depth + 2; i++) {
-		uint64_t tail = tail_of(s);
+		uint64_t tail = ring_lane_tail(s);
 
 		if (tail <= s->next)
-			return is_left_behind(c, s) ? -ESTALE : 0;
+			return ring_is_left_behind(c, s) ? -ESTALE : 0;
 		r = take_latest(c, s, tail, out);
 	}
 	return r;
@@ -439,8 +383,8 @@ static int receive_from(struct ring_consumer *c, struct ring_source *s, struct r
 	uint32_t got;
 	int r;
 
-	if (!is_admitted(c, s))
-		return is_left_behind(c, s) ? -ESTALE : 0;
+	if (!ring_is_admitted(c, s))
+		return ring_is_left_behind(c, s) ? -ESTALE : 0;
 	if (c->latest)
 		return receive_latest(c, s, out);
 	/* one step to where a lane begins, and to its end; a producer that drops faster than that
@@ -466,7 +410,7 @@ static int receive_from(struct ring_consumer *c, struct ring_source *s, struct r
 				return r;
 			break;
 		case NONSENSE:
-			return is_left_behind(c, s) ? -ESTALE : -EPROTO;
+			return ring_is_left_behind(c, s) ? -ESTALE : -EPROTO;
 		}
 	}
 	return 0;
@@ -505,40 +449,6 @@ int ring_consumer_receive_run(struct ring_consumer *c, uint32_t *row, struct rin
 			todo = left;
 	}
 	return 0;
-}
-
-/* A message, or something to be told. */
-static bool has_something(struct ring_consumer *c, struct ring_source *s)
-{
-	if (is_left_behind(c, s))
-		return true;
-	if (!is_admitted(c, s))
-		return false;
-	return (c->latest ? tail_of(s) > s->next
-			  : ring_sequence_of(entry_of(c, s, s->next)) > s->next || drops(c)) ||
-	       atomic_load_explicit(&s->ring->sends_no_more, memory_order_acquire);
-}
-
-uint32_t ring_consumer_look(struct ring_consumer *c, uint32_t n)
-{
-	struct ring_source *s;
-	uint32_t there = 0;
-
-	if (c->live == 0)
-		return 1;
-	if (c->live & (c->live - 1)) {
-		for (uint64_t live = c->live; live; live &= live - 1)
-			if (has_something(c, &c->sources[__builtin_ctzll(live)]))
-				return 1;
-		return 0;
-	}
-	s = &c->sources[__builtin_ctzll(c->live)];
-	/* on its way while the header is: one that is there is read next */
-	__builtin_prefetch(entry_of(c, s, s->next)->data);
-	while (s->admitted && !c->latest && there < n &&
-	       ring_sequence_of(entry_of(c, s, s->next + there)) == s->next + there + 1)
-		there++;
-	return there > 0 ? there : has_something(c, s);
 }
 
 /* False: it makes no sense. */
@@ -584,44 +494,4 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
 	c->moved |= RING_BIT(row);
 	ring_sleeper_goes_on(&c->sleeper);
 	return true;
-}
-
-bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row)
-{
-	struct ring_source *s = &c->sources[row];
-
-	if (!s->attached || s->failed || !is_admitted(c, s))
-		return true;
-	if (c->latest) {
-		uint64_t tail = tail_of(s);
-
-		/* Who dies as it overwrites its only entry leaves a tail that nothing is before. */
-		return tail <= s->next || ring_sequence_of(entry_of(c, s, tail - 1)) != tail;
-	}
-	return ring_sequence_of(entry_of(c, s, s->next)) != s->next + 1 &&
-	       head_of_lane(c, s) <= s->next;
-}
-
-/* The word is read before it is looked whether there is a message: the last one may have come in
- * between. One that has left us behind is for ring_consumer_receive() to tell. */
-static bool has_ended(struct ring_consumer *c, uint32_t row)
-{
-	const struct ring_source *s = &c->sources[row];
-
-	if (!atomic_load_explicit(&s->ring->sends_no_more, memory_order_acquire))
-		return false;
-	return (ring_consumer_is_empty(c, row) || MUTATION(end_before_the_last)) &&
-	       !is_left_behind(c, s);
-}
-
-bool ring_consumer_end(struct ring_consumer *c, uint32_t *row)
-{
-	for (uint64_t live = c->live; live; live &= live - 1) {
-		*row = (uint32_t)__builtin_ctzll(live);
-		if (!has_ended(c, *row))
-			continue;
-		c->live &= ~RING_BIT(*row);
-		return true;
-	}
-	return false;
 }
