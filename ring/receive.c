@@ -117,7 +117,7 @@ static void lose(struct ring_consumer *c, struct ring_source *s, uint64_t n)
  * overwritten only after the producer had seen that we had not taken it, so that there is nothing
  * to acknowledge. 0: it has not been written yet.
  */
-static int skip(struct ring_consumer *c, struct ring_source *s)
+static __attribute__((noinline)) int skip(struct ring_consumer *c, struct ring_source *s)
 {
 	uint64_t sequence = ring_sequence_of(ring_source_entry(c, s, s->next)), head, past;
 
