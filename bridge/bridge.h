@@ -61,10 +61,6 @@ bool say_has_control(const char *text);
 /* What the bridge cannot be without is lost: it ends with an error, to be started again. */
 void bridge_give_up(struct bridge *b);
 
-/* How long ago something was, on a clock that nobody sets. */
-uint64_t now_ms(void);
-uint64_t now_ns(void);
-
 void timer_in(struct event *timer, uint32_t ms);
 
 #endif

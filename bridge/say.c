@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "bridge/bridge.h"
 
 #define LINES_MAX 100 /* a minute, of each kind */
@@ -37,7 +38,7 @@ static struct kind *find_kind(const char *format)
 static unsigned count(const char *format)
 {
 	struct kind *k = find_kind(format);
-	uint64_t minute = now_ms() / 60000;
+	uint64_t minute = clock_ms() / 60000;
 
 	if (k->minute != minute) {
 		if (k->n > LINES_MAX)

@@ -12,6 +12,7 @@
 
 #include <openssl/crypto.h>
 
+#include "base/clock.h"
 #include "bridge/bridge.h"
 #include "bridge/data/inside.h"
 #include "bridge/link.h"
@@ -69,7 +70,7 @@ static void stay_awake(struct data_end *d)
 		d->in_vain = 0;
 	else if (d->in_vain >= VAIN && d->in_vain++ % AGAIN != 0)
 		return;
-	d->awake_until = now_ns() + AWAKE_NS;
+	d->awake_until = clock_ns() + AWAKE_NS;
 	d->has_waited = false;
 }
 
@@ -78,7 +79,7 @@ static bool is_awake(struct data_end *d)
 	if (d->awake_until == 0)
 		return false;
 	d->has_waited = true;
-	if (now_ns() < d->awake_until) {
+	if (clock_ns() < d->awake_until) {
 		if (d->data->few)
 			sched_yield(); /* to whom the message is for, say */
 		return true;

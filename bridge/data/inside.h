@@ -50,7 +50,7 @@ struct data_end {
 	struct event *readable, *idle, *later;
 	TAILQ_HEAD(, transfer) transfers; /* under way */
 	struct pieces pieces;
-	uint64_t awake_until; /* on the clock of now_ns(); 0: it may sleep */
+	uint64_t awake_until; /* on the clock of clock_ns(); 0: it may sleep */
 	bool has_waited;      /* since then */
 	bool wants_pieces;    /* the peer does */
 	bool cuda;            /* UCX takes memory of GPUs as it is */

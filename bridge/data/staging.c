@@ -8,6 +8,7 @@
 
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "base/failure.h"
 #include "bridge/bridge.h"
 #include "bridge/data/staging.h"
@@ -72,7 +73,7 @@ static void end_job(struct staging *s, struct job *j, int error)
 
 	TAILQ_REMOVE(&s->jobs, j, next);
 	TAILQ_INSERT_HEAD(&s->spare, j, next);
-	s->moved_ns = now_ns();
+	s->moved_ns = clock_ns();
 	done(error, arg);
 }
 
@@ -107,7 +108,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 		end_job(s, j, error);
 	if (TAILQ_EMPTY(&s->jobs))
 		return;
-	if (now_ns() - s->moved_ns < AWAKE_NS) {
+	if (clock_ns() - s->moved_ns < AWAKE_NS) {
 		sched_yield();
 		event_active(s->look, 0, 0);
 	} else {
@@ -157,7 +158,7 @@ static int follow(struct staging *s, struct job *j, bool gate, staging_done done
 	j->owner = owner;
 	j->gate = gate;
 	TAILQ_INSERT_TAIL(&s->jobs, j, next);
-	s->moved_ns = now_ns();
+	s->moved_ns = clock_ns();
 	event_active(s->look, 0, 0);
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include <event2/bufferevent.h>
 #include <event2/listener.h>
 
+#include "base/clock.h"
 #include "bridge/bridge.h"
 #include "bridge/channels/channels.h"
 #include "bridge/link/inside.h"
@@ -175,7 +176,7 @@ static void on_tls(struct bufferevent *tls, short what, void *arg)
 
 	if (what & BEV_EVENT_CONNECTED) {
 		l->inside->proven = true;
-		l->inside->heard_ms = now_ms();
+		l->inside->heard_ms = clock_ms();
 		talk_begin(l);
 	} else if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT)) {
 		tls_describe(tls, what, why, sizeof(why));
@@ -199,7 +200,7 @@ static void converse(struct link *l, struct bufferevent *tls)
 	struct link_inside *i = l->inside;
 
 	i->tls = tls;
-	i->heard_ms = now_ms();
+	i->heard_ms = clock_ms();
 	bufferevent_setcb(tls, talk_on_input, NULL, on_tls, l);
 	bufferevent_setwatermark(tls, EV_READ, 0, (size_t)2 * LINE_LONG);
 	bufferevent_enable(tls, EV_READ | EV_WRITE);

@@ -13,6 +13,7 @@
 #include <event2/buffer.h>
 #include <openssl/rand.h>
 
+#include "base/clock.h"
 #include "bridge/bridge.h"
 #include "bridge/channels/channels.h"
 #include "bridge/hex.h"
@@ -24,10 +25,7 @@
 
 static json_int_t now_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (json_int_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+	return (json_int_t)(clock_ns() / 1000);
 }
 
 void talk_on_beat(evutil_socket_t fd, short what, void *arg)
@@ -37,7 +35,7 @@ void talk_on_beat(evutil_socket_t fd, short what, void *arg)
 	uint32_t limit = i->bridge->settings->timeout_ms;
 
 	(void)fd, (void)what;
-	if (now_ms() - i->heard_ms > limit) {
+	if (clock_ms() - i->heard_ms > limit) {
 		link_fail(l, "it is silent");
 		return;
 	}
@@ -186,7 +184,7 @@ void talk_on_input(struct bufferevent *tls, void *arg)
 	char *line;
 	size_t n;
 
-	i->heard_ms = now_ms();
+	i->heard_ms = clock_ms();
 	while (!wrong && !*i->why && (line = evbuffer_readln(in, &n, EVBUFFER_EOL_LF)) != NULL) {
 		json_t *o = json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL);
 

@@ -12,7 +12,6 @@
 #include <jansson.h>
 #include <share/share.h>
 
-#include "base/clock.h"
 #include "bridge/bridge.h"
 #include "bridge/names/about.h"
 #include "bridge/settings.h"
@@ -23,11 +22,6 @@
 
 #define OWN  "own"
 #define PEER "peer"
-
-uint64_t now_ms(void)
-{
-	return clock_ms();
-}
 
 static const char *metadata;
 static size_t metadata_size;
