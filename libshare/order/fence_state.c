@@ -146,9 +146,8 @@ bool fence_is_known_dead(share_client *c, const struct held_fence *f)
 	return fence_state(c, f) == TIMELINE_DEAD;
 }
 
-/* @w NULL: nobody ends the wait; else *over says whether somebody has. */
-static enum timeline_state block(share_client *c, const struct held_fence *f, int timeout_ms,
-				 struct waiter *w, bool of_client, bool *over)
+enum timeline_state fence_block_as(share_client *c, const struct held_fence *f, int timeout_ms,
+				   struct waiter *w, bool of_client, bool *over)
 {
 	int64_t deadline = deadline_from(timeout_ms);
 	bool by_gpu = timeout_ms != 0 && f->page && timeline_is_by_gpu(f->page, f->slot);
@@ -190,36 +189,5 @@ enum timeline_state fence_block(share_client *c, const struct held_fence *f, int
 {
 	bool over;
 
-	return block(c, f, timeout_ms, NULL, false, &over);
-}
-
-int fence_wait_here(share_client *c, const struct held_fence *f, int timeout_ms, bool of_client)
-{
-	enum timeline_state state;
-	struct waiter *w;
-	bool over = false;
-	int r = timeout_ms != 0 ? host_stream_may_wait_for(c, f) : 0;
-
-	if (r != 0)
-		return r;
-	w = timeout_ms != 0 && f->page ? waiter_take(c) : NULL;
-	if (!w && timeout_ms != 0 && f->page)
-		return SHARE_ENOMEM;
-	if (w)
-		atomic_store(&w->of_client, of_client);
-	state = block(c, f, timeout_ms, w, of_client, &over);
-	if (w)
-		waiter_give_back(w);
-	switch (state) {
-	case TIMELINE_REACHED:
-		return 0;
-	case TIMELINE_DEAD:
-		return fail(SHARE_EOWNERDEAD,
-			    "the process that was working on this died before it was done");
-	case TIMELINE_PENDING:
-		break;
-	}
-	if (over)
-		return wait_why_over(c, of_client);
-	return fail(SHARE_ETIMEDOUT, "the work on it was not done within the time limit");
+	return fence_block_as(c, f, timeout_ms, NULL, false, &over);
 }

@@ -63,8 +63,8 @@ struct peer_page {
 	struct pace paces[TIMELINE_SLOTS];
 };
 
-/* Unmaps pages of the dead that GPUs know, where the driver may be called. Returns true, as chores
- * do that leave nothing for later. */
+/* Unmaps a page of the dead that GPUs know, where the driver may be called. False: there is none.
+ */
 bool peers_forget_dead(share_client *c);
 /* @parked: those that GPUs know stay mapped as long as the process lives. */
 void peers_deinit(share_client *c, bool parked);
@@ -78,7 +78,14 @@ uint64_t slot_next(share_client *c, uint32_t slot);
 uint64_t slot_last(share_client *c, uint32_t slot);
 
 /* ------------------------------------------------------------------------------------------- */
-/* stream.c */
+/* fence_state.c */
+
+/* As fence_block(). @w NULL: nobody ends the wait; else *over says whether somebody has. */
+enum timeline_state fence_block_as(share_client *c, const struct held_fence *f, int timeout_ms,
+				   struct waiter *w, bool of_client, bool *over);
+
+/* ------------------------------------------------------------------------------------------- */
+/* wait_here.c */
 
 /* The calling thread waits. */
 int ordering_wait_here(share_client *c, struct ordering *o);

@@ -67,10 +67,18 @@ static void done(share_client *c)
 	c->order = NULL;
 }
 
+static bool forget_dead(share_client *c)
+{
+	/* with a stream that stands still, the driver would wait for that */
+	while (parked_count(-1) == 0 && peers_forget_dead(c))
+		;
+	return true;
+}
+
 const struct client_room order_room = {
     .begin = begin,
     .hear = hear,
-    .do_chores = peers_forget_dead,
+    .do_chores = forget_dead,
     .end = end,
     .free = done,
 };

@@ -2,7 +2,6 @@
 
 /* What a `void *stream` is, and who orders work on it. */
 
-#include "base/clock.h"
 #include "libshare/order/inside.h"
 
 enum sort { THREAD, HOST_STREAM, GPU_STREAM };
@@ -48,22 +47,6 @@ int stream_signal(share_client *c, const struct memory_mapping *m, void *stream,
 	/* what the calling thread did before is done */
 	*out = (share_fence){0, 0};
 	return 0;
-}
-
-int ordering_wait_here(share_client *c, struct ordering *o)
-{
-	int64_t deadline = deadline_from(o->timeout_ms);
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < o->n; i++) {
-		if (fence_state(c, &o->fences[i]) == TIMELINE_REACHED)
-			continue;
-		o->how = SHARE_ORDERED_BY_HOST;
-		r = fence_wait_here(c, &o->fences[i], deadline_left(deadline), false);
-		if (r == SHARE_EOWNERDEAD && o->dead_is_done)
-			r = 0;
-	}
-	return r;
 }
 
 static int wait_on_host_stream(void *stream, struct ordering *o)

@@ -11,7 +11,6 @@
 
 #include "libshare/client/rpc.h"
 #include "libshare/order/inside.h"
-#include "libshare/order/parked.h"
 
 #define PEERS_KEPT 64 /* of the dead: those that came before are dropped */
 
@@ -87,12 +86,11 @@ static struct peer_page *take_dropped_by_gpu(share_client *c)
 
 bool peers_forget_dead(share_client *c)
 {
-	struct peer_page *p;
+	struct peer_page *p = take_dropped_by_gpu(c);
 
-	/* with a stream that stands still, the driver would wait for that */
-	while (parked_count(-1) == 0 && (p = take_dropped_by_gpu(c)))
+	if (p)
 		peer_free(p);
-	return true;
+	return p;
 }
 
 static struct peer_page *find_peer(share_client *c, uint64_t id)
