@@ -53,7 +53,7 @@ void bench_bridge_gpu(const struct run *run);
 void bench_survival(const struct run *run);
 
 /* ------------------------------------------------------------------------------------------- */
-/* main.c: what can go wrong                                                                   */
+/* must.c: what can go wrong                                                                   */
 
 /* Ends the program with the library's error text unless @r is 0. */
 void must(int r, const char *what);

@@ -20,7 +20,7 @@ void samples_add(struct samples *s, double value)
 	s->values[s->n++] = value;
 }
 
-static int compare(const void *a, const void *b)
+static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
@@ -31,7 +31,7 @@ double samples_percentile(struct samples *s, unsigned percent)
 {
 	size_t rank = (s->n * percent + 99) / 100;
 
-	qsort(s->values, s->n, sizeof(double), compare);
+	qsort(s->values, s->n, sizeof(double), by_value);
 	return s->values[rank > 0 ? rank - 1 : 0];
 }
 

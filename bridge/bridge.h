@@ -61,6 +61,7 @@ bool say_has_control(const char *text);
 /* What the bridge cannot be without is lost: it ends with an error, to be started again. */
 void bridge_give_up(struct bridge *b);
 
+/* Ends the program without memory. */
 void timer_in(struct event *timer, uint32_t ms);
 
 #endif

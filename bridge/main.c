@@ -19,22 +19,6 @@
 #include "bridge/status.h"
 #include "memory/stream.h"
 
-void timer_in(struct event *timer, uint32_t ms)
-{
-	struct timeval in = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-
-	if (evtimer_add(timer, &in) != 0) {
-		say("no memory");
-		exit(EXIT_FAILURE);
-	}
-}
-
-void bridge_give_up(struct bridge *b)
-{
-	b->lost = true;
-	event_base_loopbreak(b->base);
-}
-
 static void on_broker(evutil_socket_t fd, short what, void *arg)
 {
 	struct bridge *b = arg;

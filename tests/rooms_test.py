@@ -18,8 +18,8 @@
 # FACES has, and nothing else. These have at most 100 lines each; and what a sub-room's files alone
 # know of each other is in one header, inside.h.
 #
-# The sources of ring/, of what channels are made of in libshare, and of most rooms of the broker have
-# an order, too: none calls one that calls it, whatever is in between.
+# The sources of most rooms (ORDERED) have an order, too: none calls one that calls it, whatever is in
+# between.
 #
 # And four things that one room (or file) only knows: libevent the broker (and the exporter, which serves
 # HTTP with it, and the bridge), SCM_RIGHTS wire/packet.c, mappings of what other processes have as
@@ -174,9 +174,11 @@ FACES = {
 }
 
 # The rooms whose sources have an order.
-ORDERED = """ring libshare/channel libshare/sender libshare/receiver broker/accounts broker/config
-    broker/keeper broker/log broker/memory broker/monitor broker/order broker/pools broker/report
-    broker/request broker/rights broker/suballocator""".split()
+ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels memory memory/cuda memory/host pages
+    python/src/base python/src/client python/src/order ring tools tools/doctor tools/exporter tools/top wire
+    libshare/channel libshare/order libshare/program libshare/receiver libshare/sender libshare/service
+    broker/accounts broker/config broker/keeper broker/log broker/memory broker/monitor broker/order broker/pools
+    broker/report broker/request broker/rights broker/suballocator""".split()
 
 LIBEVENT = re.compile(r"event2/.*|event\.h|evutil\.h")
 ENDINGS = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".in")
