@@ -318,6 +318,11 @@ class _Pool:
         """Its kind of memory: "host", "vmm", "mempool", "legacy", "pinned" or "adopted"."""
         return self.info()["kind"]
 
+    @property
+    def _on_host(self) -> bool:
+        """Whether the CPU reaches its memory."""
+        return not self.on_gpu or self.kind == "pinned"
+
     def zeros(self, shape: Any, dtype: Any = "float64", **options: Any) -> Array:
         """As empty(), but all elements are zero. Waits until this is done."""
         array = self.empty(shape, dtype, **options)

@@ -293,7 +293,7 @@ def _write_stream(sink: Any, table: pa.Table, compression: str | None = None) ->
 
 def _need_host_pool(pool: Any) -> None:
     need_pool(pool)
-    if pool.on_gpu and pool.kind != "pinned":
+    if not pool._on_host:
         raise TableError("tables are shared in host memory, and this pool is of a GPU")
 
 

@@ -52,7 +52,7 @@ class PoolMemoryResource(MemoryResource):
 
     @property
     def is_host_accessible(self) -> bool:
-        return not self._on_gpu or self._pool.kind == "pinned"
+        return self._pool._on_host
 
 
 def array_of(buffer: Buffer) -> Array:
