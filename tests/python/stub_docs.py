@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Puts what help() says into the stub, for editors, which show that of a stub only. With the package on the path:
+"""Puts what help() says into this tree's stub, for editors, which show that of a stub only. With the package on the path:
 
     python tests/python/stub_docs.py
 """
@@ -12,7 +12,7 @@ import textwrap
 import libshare
 from libshare import _core
 
-STUB = os.path.realpath(os.path.join(os.path.dirname(libshare.__file__), "_core.pyi"))
+STUB = os.path.join(os.path.dirname(__file__), "../../python/libshare/_core.pyi")
 
 
 def _doc(thing):
