@@ -30,9 +30,10 @@ _LOOK_AGAIN = 0.5
 # first has the turn, and who comes later stands behind, so that messages keep the order in which they were asked for.
 _lines: dict[tuple[int, int], deque[asyncio.Future[None]]] = {}
 
-# How often it is looked whether one of as many calls as there may be has ended, which is the program's doing.
+# How often it is looked whether one of as many calls as there may be has ended, which is the program's doing: no
+# descriptor tells of an answer that this process acknowledges. This is how share_call_start() says that it is so.
 _CALLS_LOOK = 0.05
-_FULL = "calls are under way or their answers not acknowledged"
+_FULL = "calls are under way"
 
 
 def _wake(loop: asyncio.AbstractEventLoop, fd: int) -> None:

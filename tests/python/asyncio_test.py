@@ -340,6 +340,32 @@ def test_who_receives_without_a_pause_leaves_others_their_turn(client, pool):
     run(main())
 
 
+def test_a_call_waits_until_an_answer_is_acknowledged(pool):
+    """There are as many as there may be, and no descriptor tells that this process acknowledges one of them."""
+    async def main():
+        with pool.caller("s") as caller, pool.worker("s") as worker:
+            serving = asyncio.ensure_future(serve(worker))
+            answers = [await caller.call_async() for _ in range(128)]
+            with pytest.raises(libshare.NotReadyError, match=_aio._FULL):
+                await caller.call_async(timeout=0)
+            late = asyncio.ensure_future(caller.call_async())
+            await asyncio.sleep(0)
+            with pytest.raises(libshare.TimedOutError):
+                await caller.call_async(timeout=0.01)
+            answers.pop().ack()
+            (await late).ack()
+            for answer in answers:
+                answer.ack()
+            caller.close()
+            await serving
+
+    async def serve(worker):
+        async for request in worker:
+            request.reply()
+
+    run(main())
+
+
 def test_a_call_that_is_canceled_is_given_up(client, pool):
     async def main():
         with pool.caller("s") as caller, pool.worker("s") as worker:
