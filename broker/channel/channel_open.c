@@ -87,6 +87,8 @@ static bool check_range(struct request *r, const char *what, uint32_t value, uin
 
 static bool check_shape(struct request *r, const struct channel_shape *s, uint32_t producers)
 {
+	uint32_t above;
+
 	if (!check_range(r, "mode", s->mode, CHANNEL_DIRECT) ||
 	    !check_range(r, "when_full", s->when_full, SHARE_FULL_DROP) ||
 	    !check_range(r, "depth", s->depth, CHANNEL_DEPTH_MAX) ||
@@ -122,7 +124,10 @@ static bool check_shape(struct request *r, const struct channel_shape *s, uint32
 	}
 	if (channel_shape_is_valid(s))
 		return true;
-	request_fail(r, SHARE_EINVAL, "a channel's depth is a power of two, not %u", s->depth);
+	for (above = 1; above < s->depth;)
+		above *= 2;
+	request_fail(r, SHARE_EINVAL, "a channel's depth is a power of two, as %u, and not %u",
+		     above, s->depth);
 	return false;
 }
 

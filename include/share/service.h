@@ -52,7 +52,7 @@ typedef struct share_service_options {
 	size_t size;
 	const char *pool;    /**< of all buffers, of requests and of answers; NULL: "default" */
 	uint32_t depth;      /**< requests of one caller that wait at one worker, or, if there is
-			      * none, for one to come; 0: 16 */
+			      * none, for one to come; a power of two up to 4096; 0: 16 */
 	uint32_t callers;    /**< at a time, up to 64; 0: 64 */
 	uint32_t workers;    /**< at a time, up to 64; 0: 64 */
 	uint32_t deliveries; /**< a request that so many workers died with fails; 0: 3 */
@@ -86,7 +86,8 @@ typedef struct share_service_options {
  * @retval SHARE_EEXIST  there is a service of that name, and it is not what was asked for; or there
  *                       is a channel of that name that belongs to no service
  * @retval SHARE_EINVAL  one answer to each of so many `callers`, with so many `buffers` and bytes
- *                       (`data_max`), is more than there is room for
+ *                       (`data_max`), is more than there is room for; or more `callers` or
+ *                       `workers` than a service may have; or `depth` is no power of two
  * @retval SHARE_EACCES  this user may not write in the pool
  * @retval SHARE_ENOENT  there is no such pool, or this user may not use it
  * @retval SHARE_EQUOTA  this user has as many channels as it may

@@ -52,9 +52,11 @@ int channel_check_outgoing(const share_channel *ch, const share_outgoing *m, voi
 		return fail(SHARE_EINVAL, "a message was delivered at most %u times before, not %u",
 			    UINT16_MAX, m->deliveries);
 	if (m->data_size > ch->shape.data_max)
-		return fail(SHARE_EINVAL,
-			    "a message of this channel carries up to %u byte%s, not %zu",
-			    ch->shape.data_max, plural(ch->shape.data_max), m->data_size);
+		return fail(
+		    SHARE_EINVAL,
+		    "a message of this channel carries up to %u byte%s, not %zu; up to %d if "
+		    "all who open it say so (data_max)",
+		    ch->shape.data_max, plural(ch->shape.data_max), m->data_size, CHANNEL_DATA_MAX);
 	if (m->data_size > 0 && !m->data)
 		return fail(SHARE_EINVAL, "data is NULL, and its size %zu", m->data_size);
 	if (!b)

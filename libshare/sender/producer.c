@@ -543,8 +543,9 @@ static int make_plain(const share_channel *ch, const void *from, size_t size, sh
 		return r;
 	if (out->n_buffers > most)
 		return fail(SHARE_EINVAL,
-			    "a message of this channel carries up to %u buffer%s, not %u", most,
-			    plural(most), out->n_buffers);
+			    "a message of this channel carries up to %u buffer%s, not %u; up to %d "
+			    "if all who open it say so (buffers)",
+			    most, plural(most), out->n_buffers, CHANNEL_BUFFERS_MAX);
 	if (out->n_buffers > 0 && (!out->buffers || (out->buffer && out->buffer != *out->buffers)))
 		return fail(SHARE_EINVAL, "buffers is NULL, or buffer is not the first of them");
 	if (out->n_buffers > 1 && !*out->buffers)

@@ -96,8 +96,10 @@ bool service_unpack(share_message *m, uint32_t most, void *tail, size_t tail_siz
 int service_check_data(const share_service *s, const share_outgoing *m, const char *of)
 {
 	if (m->data_size > s->sends_max)
-		return fail(SHARE_EINVAL, "%s carries up to %u bytes of data, not %zu", of,
-			    s->sends_max, m->data_size);
+		return fail(SHARE_EINVAL,
+			    "%s carries up to %u bytes of data, not %zu; up to %zu if all who open "
+			    "the service say so (data_max)",
+			    of, s->sends_max, m->data_size, CHANNEL_DATA_MAX - TAIL_MAX);
 	if (m->data_size > 0 && !m->data)
 		return fail(SHARE_EINVAL, "data is NULL, and its size %zu", m->data_size);
 	return 0;
@@ -295,6 +297,15 @@ static void give_up(share_service *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Before the channels say it, which call callers consumers, and workers producers. */
+static int check_members(const char *what, uint32_t n)
+{
+	if (n <= CHANNEL_MEMBERS_MAX)
+		return 0;
+	return fail(SHARE_EINVAL, "a service has at most %d %s at a time, not %u",
+		    CHANNEL_MEMBERS_MAX, what, n);
+}
+
 int share_service_open(share_client *c, const char *name, int role,
 		       const share_service_options *options, share_service **out)
 {
@@ -313,7 +324,8 @@ int share_service_open(share_client *c, const char *name, int role,
 	if (role != SHARE_CALLER && role != SHARE_WORKER)
 		return fail(SHARE_EINVAL, "role %d is neither SHARE_CALLER nor SHARE_WORKER", role);
 	r = name_check(name);
-	if (r != 0)
+	if (r != 0 || (r = check_members("callers", o.callers)) != 0 ||
+	    (r = check_members("workers", o.workers)) != 0)
 		return r;
 	if (o.data_max > CHANNEL_DATA_MAX - TAIL_MAX)
 		return fail(SHARE_EINVAL, "requests and answers carry up to %zu bytes, not %u",

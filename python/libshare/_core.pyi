@@ -341,8 +341,8 @@ class Pool(_Closes):
 
         mode: "broadcast", the default: every consumer gets every message; "queue": each goes to one of them.
         when_full: "block" until there is room, "fail" with NotReadyError, "drop" the oldest. depth: messages not yet
-        received. in_flight: messages whose memory is not back, each of several Arrays once for each. buffers: how many Arrays
-        a message has at most, up to 32; one. data_max: bytes with each message, 65535 at most; 256, and 320 for
+        received, a power of two up to 4096; 64. in_flight: messages whose memory is not back, each of several Arrays once
+        for each. buffers: how many Arrays a message has at most, up to 32; one. data_max: bytes with each message, 65535 at most; 256, and 320 for
         each of several buffers. Each producer and each consumer has to say what is more.
         producers, consumers: how many at a time. deliveries: in a queue, how often a message is
         tried. history: in a broadcast, how many of its last messages each producer keeps for
@@ -395,7 +395,7 @@ class Pool(_Closes):
     ) -> Caller:
         """Joins a service as a caller. The buffers of requests and answers are of this pool.
 
-        depth: requests that wait at one worker, of one caller. callers, workers: how many at a
+        depth: requests that wait at one worker, of one caller; a power of two. callers, workers: how many at a
         time. deliveries: a request that so many workers died of fails. buffers: how many Arrays a
         request or an answer has at most, up to 32; one. data_max: bytes with each, 65519 at most; 240, and
         320 for each of several buffers. All have to say what is more. What is left out is as it

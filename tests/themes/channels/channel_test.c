@@ -465,7 +465,7 @@ Test(channel, says_what_is_wrong_with_a_call_and_leaves_no_message)
 	check_error(share_send(p, NULL, NULL, 5, NULL), SHARE_EINVAL);
 	check_detail("data is NULL, and its size 5");
 	check_error(share_send(p, NULL, m, 257, NULL), SHARE_EINVAL);
-	check_detail("up to 256 bytes, not 257");
+	check_detail("up to 256 bytes, not 257; up to 65535 if all who open it say so (data_max)");
 	share_channel_close(c);
 	share_channel_close(p);
 }

@@ -335,3 +335,21 @@ Test(service_behind, a_service_that_has_no_room_for_its_callers_says_how_many_it
 	check_ok(share_service_open(asking, "largest", SHARE_CALLER, &o, &s));
 	share_service_close(s);
 }
+
+Test(service_behind,
+     a_service_that_is_to_have_more_members_than_it_may_says_so_in_words_of_services)
+{
+	share_service_options o = SHARE_SERVICE_OPTIONS_INIT;
+	share_service *s;
+
+	o.callers = 65;
+	check_error(share_service_open(asking, "crowded", SHARE_CALLER, &o, &s), SHARE_EINVAL);
+	check_detail("a service has at most 64 callers at a time, not 65");
+	o.callers = 0;
+	o.workers = 1000;
+	check_error(share_service_open(asking, "crowded", SHARE_WORKER, &o, &s), SHARE_EINVAL);
+	check_detail("a service has at most 64 workers at a time, not 1000");
+	o.workers = 64;
+	check_ok(share_service_open(asking, "crowded", SHARE_WORKER, &o, &s));
+	share_service_close(s);
+}

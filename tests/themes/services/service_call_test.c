@@ -348,7 +348,9 @@ Test(service_call, says_what_is_wrong_with_a_call)
 	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(share_call_start(caller, NULL, data, sizeof(data), 0, NULL, &p), SHARE_EINVAL);
-	check_detail("a request carries up to 240 bytes of data, not 241");
+	check_detail(
+	    "a request carries up to 240 bytes of data, not 241; up to 65519 if all who "
+	    "open the service say so (data_max)");
 	check_error(share_call_start(caller, NULL, NULL, 1, 0, NULL, &p), SHARE_EINVAL);
 	check_detail("data is NULL, and its size 1");
 	check_error(share_call_start(caller, NULL, data, 1, 0, NULL, NULL), SHARE_EINVAL);
