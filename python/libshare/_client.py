@@ -53,7 +53,7 @@ def pool_for_now(client: Client, name: str) -> Pool:
 
 
 def connect(
-    address: str | os.PathLike[str] | None = None,
+    address: str | bytes | os.PathLike[str] | None = None,
     *,
     label: str | None = None,
     config: str | os.PathLike[str] | None = None,
@@ -77,9 +77,9 @@ def connect(
     if timeout is not None and not 0 <= timeout < 1e9:
         raise ValueError(f"timeout is seconds from 0 on, not {timeout!r}")
     client = Client(
-        os.fspath(address) if address is not None else None,
+        os.fsdecode(address) if address is not None else None,
         label,
-        os.fspath(config) if config is not None else None,
+        os.fsdecode(config) if config is not None else None,
         (_HOST_FENCES if host_fences else 0) | (_NEVER_BLOCK if never_block else 0),
         -1 if timeout is None else math.ceil(timeout * 1000),
     )

@@ -14,7 +14,8 @@ import threading
 from typing import Any
 
 from ._client import connect, pool_for_now
-from ._core import Array, Client
+from ._core import (Array, Caller, Client, Consumer, Event, HostStream, Message, Operation, Pending, Pool, Producer, Watch,
+                    Worker)
 from ._errors import NotFoundError
 from ._extend import extend
 
@@ -121,3 +122,14 @@ class _Array:
 
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()
+
+
+class _Stays:
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} of libshare is neither pickled nor copied: another process connects, as by "
+                        "libshare.client_of(client.address), and opens its own; Arrays, also those of messages, and "
+                        "Fences can be pickled")
+
+
+for _cls in (Caller, Client, Consumer, Event, HostStream, Message, Operation, Pending, Pool, Producer, Watch, Worker):
+    extend(_cls)(_Stays)

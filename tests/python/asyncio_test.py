@@ -28,7 +28,7 @@ def test_lookups_wait_without_a_thread(client, pool):
         assert await asyncio.gather(*late) == list(range(5))
         with pytest.raises(TimeoutError):
             await client.lookup_async("none", timeout=0.01)
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(FileNotFoundError, match="nothing is published under that name"):
             await client.lookup_async("none", timeout=0)
         with pytest.raises(ValueError):
             client.lookup_async("none", timeout=-1)

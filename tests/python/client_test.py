@@ -3,6 +3,7 @@
 
 import importlib.metadata
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -547,10 +548,19 @@ def test_a_broker_that_is_stopped_says_so_before(tmp_path):
     assert broker.wait() == 0
 
 
+def test_a_socket_is_named_by_whatever_is_a_path(broker):
+    for address in (broker.address, pathlib.Path(broker.address), os.fsencode(broker.address)):
+        with libshare.connect(address) as c:
+            assert c.address == broker.address
+
+
 def test_without_a_broker_memory_stays_and_calls_say_so(broker):
     c = libshare.connect(broker.address)
     a = c.pool("p", kind="host").array(np.arange(10))
+    started = c.lookup_async("late")
     broker.close()
+    with pytest.raises(libshare.DisconnectedError, match="it ended with the connection"):
+        started.result(None)
     for use in (c.ping, lambda: c.lookup("x", timeout=None), lambda: a.publish("x")):
         with pytest.raises(libshare.DisconnectedError):
             use()

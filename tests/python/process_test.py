@@ -2,6 +2,7 @@
 """Arrays in other processes: through pickles, by whatever way these are started."""
 
 import concurrent.futures
+import copy
 import gc
 import multiprocessing
 import multiprocessing.forkserver
@@ -73,6 +74,15 @@ def test_executors_carry_arrays(pool):
         results = [workers.submit(double, pool.array(np.full(4, i))) for i in range(4)]
         assert [int(np.asarray(r.result()).sum()) for r in results] == [0, 6, 12, 18]
         del results
+
+
+def test_what_stays_in_its_process_says_what_to_do_instead(client, pool):
+    with pool.consumer("c") as rx, pool.producer("c") as tx:
+        tx.send()
+        for thing in (client, pool, rx, tx, rx.recv(), client.host_stream(), client.watch()):
+            for carry in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(TypeError, match=r"client_of\(client.address\)"):
+                    carry(thing)
 
 
 def refused(pickled):

@@ -328,6 +328,21 @@ static PyObject *create_operation(PyTypeObject *type, PyObject *args, PyObject *
 		   : NULL;
 }
 
+/* An error that came to a callback has no detail. */
+static const char *why(int error)
+{
+	switch (error) {
+	case SHARE_ETIMEDOUT:
+		return "it was not there, or not finished, within the time limit";
+	case SHARE_ENOENT:
+		return "nothing is published under that name, or this user may not use it";
+	case SHARE_EDISCONNECTED:
+		return "it ended with the connection";
+	default:
+		return "the look-up, or whoever gave the array, failed";
+	}
+}
+
 static PyObject *result(PyObject *o, PyObject *timeout)
 {
 	struct watching *self = (struct watching *)o;
@@ -342,10 +357,7 @@ static PyObject *result(PyObject *o, PyObject *timeout)
 	free(l);
 	handle_close(&self->handle);
 	if (got.error != 0)
-		return raise_named(got.error,
-				   got.error == SHARE_ETIMEDOUT
-				       ? "it was not there, or not finished, within the time limit"
-				       : "the look-up, or whoever gave the array, failed");
+		return raise_named(got.error, why(got.error));
 	if (!got.b)
 		Py_RETURN_NONE;
 	share_buffer_get_info(got.b, &info);
