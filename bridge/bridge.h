@@ -64,4 +64,8 @@ void bridge_give_up(struct bridge *b);
 /* Ends the program without memory. */
 void timer_in(struct event *timer, uint32_t ms);
 
+/* For a callback that has made its own event active again: the loop would go on with that and with
+ * what was active before, and look at no descriptor and no timer until it stops. */
+void let_others(struct bridge *b);
+
 #endif

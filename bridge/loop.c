@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What all parts ask of the program's loop: a timer, without which they would stand still, and to
- * end when nothing can go on. */
+/* What all parts ask of the program's loop: a timer, without which they would stand still, its turn
+ * for others, and to end when nothing can go on. */
 
 #include <stdlib.h>
 
@@ -15,6 +15,11 @@ void timer_in(struct event *timer, uint32_t ms)
 		say("no memory");
 		exit(EXIT_FAILURE);
 	}
+}
+
+void let_others(struct bridge *b)
+{
+	event_base_loopcontinue(b->base);
 }
 
 void bridge_give_up(struct bridge *b)

@@ -19,7 +19,7 @@
 
 #define AM_ID  1
 #define BARE   offsetof(struct data_header, more)
-#define ROUNDS 64 /* of progress before others have their turn */
+#define ROUNDS 8 /* of progress, each of up to a segment, before others have their turn */
 
 /* What comes next after a small message, or of content that is under way, is waited for awake: for
  * about as long as it takes over a fast network, and not where that was in vain a few times, but
@@ -112,6 +112,7 @@ static void on_idle(evutil_socket_t fd, short what, void *arg)
 		}
 	}
 	work(d);
+	let_others(link_bridge(d->link));
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)

@@ -111,6 +111,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 	if (clock_ns() - s->moved_ns < AWAKE_NS) {
 		sched_yield();
 		event_active(s->look, 0, 0);
+		let_others(s->bridge);
 	} else {
 		evtimer_add(s->later, &later);
 	}
