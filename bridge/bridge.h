@@ -18,11 +18,13 @@
  * client of its broker, and holds what an ordinary client holds: when it dies, its leases and names
  * go.
  *
- * There is one thread. The parts, from below: settings (what the operator said), staging (copies
- * between GPUs and the host), data (UCX, which carries all content), link (one peer: TLS carries
- * what is said about content), names_in and names_out, channels, services, status.
+ * There is one thread, and a second one that waits for the broker (helper.h). The parts, from
+ * below: settings (what the operator said), staging (copies between GPUs and the host), data (UCX,
+ * which carries all content), link (one peer: TLS carries what is said about content), names_in and
+ * names_out, channels, services, status.
  */
 
+struct helper;
 struct data;
 struct names_out;
 struct channels;
@@ -38,6 +40,7 @@ struct bridge {
 	share_pool *pool;
 	int ordinal; /* of the pool's device; -1: it has memory of the host */
 	struct event *broker_event;
+	struct helper *helper;
 	struct data *data;
 	struct names_out *names_out;
 	struct status *status;

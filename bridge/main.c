@@ -12,6 +12,7 @@
 #include "bridge/bridge.h"
 #include "bridge/channels/channels.h"
 #include "bridge/data/data.h"
+#include "bridge/helper.h"
 #include "bridge/hex.h"
 #include "bridge/link.h"
 #include "bridge/names/names.h"
@@ -102,8 +103,9 @@ static int serve(struct bridge *b)
 	int r = -1;
 
 	if (term && interrupt && event_add(term, NULL) == 0 && event_add(interrupt, NULL) == 0 &&
-	    data_open(b) == 0 && names_out_open(b) == 0 && channels_open(b) == 0 &&
-	    services_open(b) == 0 && status_open(b) == 0 && links_start(b) == 0) {
+	    helper_open(b) == 0 && data_open(b) == 0 && names_out_open(b) == 0 &&
+	    channels_open(b) == 0 && services_open(b) == 0 && status_open(b) == 0 &&
+	    links_start(b) == 0) {
 		say("serves as %s", b->settings->site);
 		r = !b->lost && event_base_dispatch(b->base) >= 0 && !b->lost ? 0 : -1;
 	}
@@ -113,6 +115,7 @@ static int serve(struct bridge *b)
 	channels_close(b);
 	names_out_close(b);
 	data_close(b);
+	helper_close(b);
 	if (term)
 		event_free(term);
 	if (interrupt)

@@ -2,9 +2,10 @@
 
 /*
  * A version on its way: it is asked for, the peer says what it is, memory is allocated, and then it
- * is received in place.
+ * is received in place. The second thread tells the broker of it, while the next one comes.
  */
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +32,11 @@ void arrival_end(struct name_in *n)
 {
 	if (n->state == QUEUED)
 		TAILQ_REMOVE(&n->of->queue, n, in_queue);
-	if (n->state == ASKED || n->state == RECEIVING)
+	if (n->state == ENTERING) { /* then this is what there is from now on */
+		helper_wait(name_in_bridge(n), &n->task);
+		name_in_entered(n);
+	}
+	if (n->state != IDLE && n->state != QUEUED)
 		n->of->active--;
 	n->state = IDLE;
 	n->id = 0;
@@ -101,24 +106,31 @@ static void give_up(struct name_in *n, bool later)
 /* ------------------------------------------------------------------------------------------- */
 /* Receiving                                                                                   */
 
-static void arrived(struct name_in *n, struct reach *reach)
+static struct name_in *name_of(struct task *t)
 {
-	share_buffer *b = reach->buffer;
+	return (void *)((char *)t - offsetof(struct name_in, task));
+}
 
-	if (name_in_describe(n, b) != 0) {
-		give_up(n, true);
-	} else if (name_in_publish(n, b) != 0) {
-		give_up(n, false);
-	} else {
-		if (n->held)
-			share_release(n->held, NULL);
-		n->held = reach_take(reach);
-		n->have = n->coming;
-		n->stale = false;
-		arrival_end(n);
-		arrival_want(n); /* if there was another version meanwhile */
-		ask_for_more(n->of);
+static void enter(struct task *t)
+{
+	struct name_in *n = name_of(t);
+
+	name_in_enter(n, n->arrival->reach.buffer, &n->outcome);
+}
+
+static void on_entered(struct task *t)
+{
+	struct name_in *n = name_of(t);
+	bool described = n->outcome.described;
+
+	n->state = RECEIVING; /* it is over */
+	if (name_in_entered(n) != 0) {
+		give_up(n, !described);
+		return;
 	}
+	arrival_end(n);
+	arrival_want(n); /* if there was another version meanwhile */
+	ask_for_more(n->of);
 }
 
 static void on_received(int error, void *arg)
@@ -126,16 +138,19 @@ static void on_received(int error, void *arg)
 	struct arrival *a = arg;
 	struct name_in *n = a->name;
 
-	if (n) {
-		n->arrival = NULL;
-		n->arriving = false;
+	if (!n) {
+		reach_end(&a->reach);
+		free(a);
+		return;
 	}
-	if (n && error)
+	n->arriving = false;
+	if (error) {
 		arrival_end(n); /* the link is lost, or will be */
-	else if (n)
-		arrived(n, &a->reach);
-	reach_end(&a->reach);
-	free(a);
+		return;
+	}
+	n->state = ENTERING;
+	n->task = (struct task){.run = enter, .done = on_entered};
+	helper_do(name_in_bridge(n), &n->task);
 }
 
 const char *names_in_content(struct link *l, const struct data_header *h, struct parcel *p)

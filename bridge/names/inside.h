@@ -11,6 +11,7 @@
 #include <share/share.h>
 
 #include "bridge/data/memory.h"
+#include "bridge/helper.h"
 #include "bridge/names/names.h"
 
 /* What names_in.c (which names the peer has), arrivals.c (a version on its way) and publish.c (what
@@ -24,11 +25,19 @@ struct arrival {
 	struct reach reach;
 };
 
+/* What has become of a version that was told to the broker. */
+struct outcome {
+	uint64_t version; /* 0: it is not published */
+	char *why;        /* NULL, or why not */
+	bool described;
+};
+
 enum state {
 	IDLE,
 	QUEUED,    /* to be asked for */
 	ASKED,     /* the peer looks it up */
 	RECEIVING, /* there is memory for it */
+	ENTERING,  /* all of it is here, and the broker is told so */
 };
 
 struct name_in {
@@ -48,6 +57,8 @@ struct name_in {
 	bool arriving;
 	json_t *about; /* its metadata */
 	char *tensor;
+	struct task task; /* ENTERING: it has what the task is about, up to here, and `local` */
+	struct outcome outcome;
 	enum state state;
 	bool wanted; /* or it waits for somebody to want it */
 	bool stale;
@@ -74,10 +85,11 @@ void arrival_end(struct name_in *n);
 /* Asks again for what was not to be had. */
 void arrivals_on_retry(evutil_socket_t fd, short what, void *names_in);
 
-/* Gives @b the metadata that it has over there, with where it came from. 0 or a negative error. */
-int name_in_describe(const struct name_in *n, share_buffer *b);
-/* 0 or a negative error. */
-int name_in_publish(struct name_in *n, share_buffer *b);
+/* Gives @b the metadata that it has over there, with where it came from, and publishes it. This is
+ * for the second thread. */
+void name_in_enter(const struct name_in *n, share_buffer *b, struct outcome *out);
+/* The buffer of the arrival is what is published now, if it is. 0, or -1: it is not. */
+int name_in_entered(struct name_in *n);
 /* The metadata is the buffer's, so those who have looked it up see it, too. */
 void name_in_mark(struct name_in *n, bool stale);
 /* Somebody else may have the name by now, and keeps it. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bridge/bridge.h"
 #include "bridge/data/data.h"
 #include "bridge/data/memory.h"
+#include "bridge/helper.h"
 #include "bridge/hex.h"
 #include "bridge/link.h"
 #include "bridge/names/about.h"
@@ -22,6 +24,8 @@ struct transfer {
 	uint64_t id;
 	share_operation *operation;
 	share_buffer *buffer; /* until it is in reach */
+	struct task task;     /* the second thread reads its metadata */
+	json_t *metadata;
 	struct reach reach;
 	bool sending;
 };
@@ -117,6 +121,9 @@ static void end(struct transfer *t)
 	TAILQ_REMOVE(&t->link->names_out->transfers, t, in_link);
 	t->link->names_out->n--;
 	share_cancel(t->operation);
+	helper_wait(link_bridge(t->link), &t->task);
+	json_decref(t->metadata);
+	t->metadata = NULL;
 	if (t->buffer)
 		share_release(t->buffer, NULL);
 	if (t->sending) { /* UCX reads its memory */
@@ -165,16 +172,28 @@ static json_t *tensor_of(share_buffer *b)
 	return text;
 }
 
-/* The peer allocates memory, and says when it is there. */
-static void offer(struct transfer *t)
+static struct transfer *transfer_of(struct task *e)
 {
-	json_t *metadata = about_read(t->buffer), *bare = about_bare(metadata);
-	json_t *path = about_path(metadata, link_bridge(t->link)->settings->site, t->link->site);
+	return (void *)((char *)e - offsetof(struct transfer, task));
+}
+
+static void read_metadata(struct task *e)
+{
+	struct transfer *t = transfer_of(e);
+
+	t->metadata = about_read(t->buffer);
+}
+
+/* The peer allocates memory, and says when it is there. */
+static void offer(struct task *e)
+{
+	struct transfer *t = transfer_of(e);
+	json_t *bare = about_bare(t->metadata);
+	json_t *path = about_path(t->metadata, link_bridge(t->link)->settings->site, t->link->site);
 	uint64_t version = share_name_version(t->buffer), size = share_size(t->buffer);
 	json_t *tensor = tensor_of(t->buffer);
 	share_buffer *b = t->buffer;
 
-	json_decref(metadata);
 	if (!path || !bare) {
 		json_decref(path);
 		json_decref(bare);
@@ -196,10 +215,12 @@ static void on_good(int status, void *arg)
 
 	share_cancel(t->operation);
 	t->operation = NULL;
-	if (status == 0)
-		offer(t);
-	else
+	if (status != 0) {
 		fail(t, true);
+		return;
+	}
+	t->task = (struct task){.run = read_metadata, .done = offer};
+	helper_do(link_bridge(t->link), &t->task);
 }
 
 /* On a GPU the work of who published it may still be under way. */

@@ -4,6 +4,7 @@
  * date. */
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "bridge/bridge.h"
 #include "bridge/hex.h"
@@ -40,18 +41,12 @@ void name_in_mark(struct name_in *n, bool stale)
 	json_decref(about);
 }
 
-int name_in_describe(const struct name_in *n, share_buffer *b)
-{
-	return set_metadata(n->about, b, false);
-}
-
-int name_in_publish(struct name_in *n, share_buffer *b)
+static int publish(const struct name_in *n, share_buffer *b, uint64_t *version)
 {
 	share_publish_options options = SHARE_PUBLISH_OPTIONS_INIT;
 	share_tensor tensor = SHARE_TENSOR_INIT;
 	unsigned char bytes[SHARE_TENSOR_ENCODED_MAX];
 	size_t size = n->tensor ? hex_read(n->tensor, bytes, sizeof(bytes)) : 0;
-	uint64_t version;
 	int r;
 
 	if (size > 0 && share_tensor_decode(bytes, size, &tensor) > 0)
@@ -59,19 +54,46 @@ int name_in_publish(struct name_in *n, share_buffer *b)
 	options.mode = SHARE_RDONLY;
 	options.expected_version = n->published;
 	options.flags = n->published ? 0 : SHARE_PUBLISH_EXCLUSIVE;
-	r = share_publish_with(b, n->local, &options, NULL, &version);
+	r = share_publish_with(b, n->local, &options, NULL, version);
 	if (r == SHARE_EBUSY || r == SHARE_ENOENT) { /* somebody took it away meanwhile */
 		options.expected_version = 0;
 		options.flags = SHARE_PUBLISH_EXCLUSIVE;
-		r = share_publish_with(b, n->local, &options, NULL, &version);
+		r = share_publish_with(b, n->local, &options, NULL, version);
 	}
-	if (r == 0)
-		n->published = version;
-	else if (!n->told)
-		say("'%s' of %s is not published here: %s", n->local, n->of->link->site,
-		    share_error_detail());
-	n->told = r != 0;
 	return r;
+}
+
+void name_in_enter(const struct name_in *n, share_buffer *b, struct outcome *out)
+{
+	int r = set_metadata(n->about, b, false);
+
+	out->described = r == 0;
+	if (r == 0)
+		r = publish(n, b, &out->version);
+	if (r != 0)
+		out->why = strdup(share_error_detail());
+}
+
+int name_in_entered(struct name_in *n)
+{
+	struct outcome e = n->outcome;
+
+	n->outcome = (struct outcome){0};
+	if (e.described && !e.version && !n->told)
+		say("'%s' of %s is not published here: %s", n->local, n->of->link->site,
+		    e.why ? e.why : "no memory");
+	free(e.why);
+	if (e.described)
+		n->told = !e.version;
+	if (!e.version)
+		return -1;
+	if (n->held)
+		share_release(n->held, NULL);
+	n->held = reach_take(&n->arrival->reach);
+	n->published = e.version;
+	n->have = n->coming;
+	n->stale = false;
+	return 0;
 }
 
 /* Only what this side has published: somebody else may have the name by now. */
