@@ -183,15 +183,14 @@ static uint64_t token_order(const void *object)
 	return t->was.gone_ms;
 }
 
-static void link_token(struct broker *b, struct token *t)
+void token_join(struct token *t)
 {
 	if (t->maker) {
 		TAILQ_INSERT_TAIL(&t->maker->names->tokens, t, of_maker);
 		t->maker->holds.tokens++;
 	} else {
-		token_join_left(t);
+		TAILQ_INSERT_TAIL(&buffer_pool(t->buffer)->use.left, t, of_pool);
 	}
-	table_insert(&b->names->tokens, &t->key);
 }
 
 void token_detach(struct token *t)
@@ -200,7 +199,7 @@ void token_detach(struct token *t)
 		TAILQ_REMOVE(&t->maker->names->tokens, t, of_maker);
 		t->maker->holds.tokens--;
 	} else {
-		token_quit_left(t);
+		TAILQ_REMOVE(&buffer_pool(t->buffer)->use.left, t, of_pool);
 	}
 	t->maker = NULL;
 }
@@ -234,15 +233,26 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	t->uses = terms->uses ? terms->uses : 1;
 	t->fence = *terms->fence;
 	*terms->fence = (struct fence){0};
-	link_token(b, t);
+	token_join(t);
+	table_insert(&b->names->tokens, &t->key);
 	token_note(b, t);
 	*out = t;
 	return 0;
 }
 
+static void remember(struct names *names, const struct token *t, enum token_end how)
+{
+	struct ended_token *e = &names->ended[names->n_ended++ % ENDED_TOKENS];
+
+	e->uid = t->was.uid;
+	e->pool = buffer_pool(t->buffer)->id;
+	e->how = how;
+	memcpy(e->bytes, t->bytes, sizeof(e->bytes));
+}
+
 void token_free(struct broker *b, struct token *t, enum token_end how)
 {
-	token_remember(b, t, how);
+	remember(b->names, t, how);
 	journal_drop(b->journal, &t->record);
 	table_remove(&b->names->tokens, &t->key);
 	token_detach(t);
@@ -298,7 +308,8 @@ static int token_attach(struct broker *b, void *object)
 		return -ENOMEM;
 	referrer_attach(t->buffer, &t->referrer, t->maker ? REFERRER_TOKEN : REFERRER_LEFT,
 			t->charge.account);
-	link_token(b, t);
+	token_join(t);
+	table_insert(&b->names->tokens, &t->key);
 	return set_timer(b, t);
 }
 

@@ -87,20 +87,6 @@ static struct token *in_the_way(struct token *t)
 	return TAILQ_FIRST(&p->use.left);
 }
 
-void token_join_left(struct token *t)
-{
-	struct pool *p = buffer_pool(t->buffer);
-
-	TAILQ_INSERT_TAIL(&p->use.left, t, of_pool);
-}
-
-void token_quit_left(struct token *t)
-{
-	struct pool *p = buffer_pool(t->buffer);
-
-	TAILQ_REMOVE(&p->use.left, t, of_pool);
-}
-
 /* Has the token outlive its maker. False: it ends with its maker. */
 static bool outlive(struct broker *b, struct token *t)
 {
@@ -118,7 +104,7 @@ static bool outlive(struct broker *b, struct token *t)
 	referrer_detach(b, t->buffer, &t->referrer);
 	referrer_attach(t->buffer, &t->referrer, REFERRER_LEFT, t->charge.account);
 	buffer_unref(b, t->buffer);
-	token_join_left(t);
+	token_join(t);
 	if (!MUTATION(left_not_noted))
 		token_note(b, t);
 	return true;
@@ -140,17 +126,6 @@ void token_lose_maker(struct broker *b, struct token *t)
 
 /* ------------------------------------------------------------------------------------------- */
 /* Tokens that have ended */
-
-void token_remember(struct broker *b, const struct token *t, enum token_end how)
-{
-	struct names *names = b->names;
-	struct ended_token *e = &names->ended[names->n_ended++ % ENDED_TOKENS];
-
-	e->uid = t->was.uid;
-	e->pool = buffer_pool(t->buffer)->id;
-	e->how = how;
-	memcpy(e->bytes, t->bytes, sizeof(e->bytes));
-}
 
 static struct pool *pool_of(struct broker *b, const struct ended_token *e)
 {
