@@ -129,14 +129,17 @@ bool name_may(const struct name *n, const struct client *client, enum access_rig
 	return client_may(client, right, &what);
 }
 
-/* Tells who watches what has become of the name. @client: who did it; NULL: that may be nobody who
- * holds the buffer, so only whose name it was is told. */
-static void tell(struct broker *b, const struct name *n, const char *action,
+/* Tells who watches what has become of the name. @change is an enum share_change, 0: there is none.
+ * @client: who did it; NULL: that may be nobody who holds the buffer, so only whose name it was is
+ * told. */
+static void tell(struct broker *b, const struct name *n, uint32_t change, const char *action,
 		 const struct client *client)
 {
 	const struct access_object pool = pool_object(buffer_pool(n->buffer));
 	const struct access_object what = name_object(n, &pool);
 
+	if (change)
+		watches_notify(b, n, &what, change);
 	if (monitors_any(b))
 		monitors_tell(b, &(struct notice){.action = action,
 						  .what = &what,
@@ -168,7 +171,7 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 	}
 	r = grant_send(client->broker, client, serial, &g, failure);
 	if (r == 0)
-		tell(client->broker, n, "lookup", client);
+		tell(client->broker, n, 0, "lookup", client);
 	return r;
 }
 
@@ -306,16 +309,14 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	buffer_unref(b, p->buffer);
 	if (!MUTATION(name_not_noted))
 		name_note(b, n);
-	watches_notify(b, n, change);
-	tell(b, n, change == SHARE_REPLACED ? "replace" : "publish", p->client);
+	tell(b, n, change, change == SHARE_REPLACED ? "replace" : "publish", p->client);
 	deferred_wake_later(b, &n->waits);
 	return 0;
 }
 
 void name_unpublish(struct broker *b, struct name *n)
 {
-	watches_notify(b, n, SHARE_UNPUBLISHED);
-	tell(b, n, "unpublish", NULL);
+	tell(b, n, SHARE_UNPUBLISHED, "unpublish", NULL);
 	clear(b, n);
 	free_if_unused(b, n);
 }

@@ -85,7 +85,8 @@ static void send_event(struct watch *w, const struct wire_name_event *event)
 	client_send(w->client, &m, NULL, 0);
 }
 
-void watches_notify(struct broker *b, const struct name *n, uint32_t change)
+void watches_notify(struct broker *b, const struct name *n, const struct access_object *what,
+		    uint32_t change)
 {
 	struct wire_name_event event = {
 	    .version = n->version,
@@ -97,7 +98,7 @@ void watches_notify(struct broker *b, const struct name *n, uint32_t change)
 
 	TAILQ_FOREACH (w, &b->names->watches, link) {
 		if (w->size > n->size || memcmp(w->prefix, n->text, w->size) != 0 ||
-		    !name_may(n, w->client, RIGHT_READ))
+		    !client_may(w->client, RIGHT_READ, what))
 			continue;
 		if (client_keeps_up(w->client))
 			send_event(w, &event);

@@ -8,6 +8,7 @@
 
 #include "broker/accounts/account.h"
 
+struct access_object;
 struct broker;
 struct client;
 struct name;
@@ -35,7 +36,9 @@ void watch_note(struct broker *b, struct watch *w);
 /* Restores the watches that the journal has. 0 or negative errno. */
 int watches_restore(struct broker *b);
 
-/* Tells those who watch the name what has become of it. @change is an enum share_change. */
-void watches_notify(struct broker *b, const struct name *n, uint32_t change);
+/* Tells those who watch the name, and may read it as an object of rights, what has become of it.
+ * @change is an enum share_change. */
+void watches_notify(struct broker *b, const struct name *n, const struct access_object *what,
+		    uint32_t change);
 
 #endif
