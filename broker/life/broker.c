@@ -19,17 +19,12 @@
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
-#include "broker/buffer/lease.h"
 #include "broker/buffer/scrub.h"
 #include "broker/channel/channel.h"
-#include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/connection.h"
 #include "broker/client/listener.h"
-#include "broker/config/machine.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
-#include "broker/keeper/blame.h"
 #include "broker/keeper/keeper.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"
@@ -51,58 +46,6 @@
 
 #define FDS_AHEAD_MAX   128
 #define DESCRIPTORS_MAX (UINT32_C(1) << 30) /* where the system sets no limit */
-
-/* A timer that is set already can be set to another time without memory. */
-static const struct timeval never = {365 * 24 * 3600, 0};
-static const struct timeval soon = {0, 20000};
-
-void broker_set_timer(struct broker *b, struct event *timer, const struct timeval *delay)
-{
-	if (event_add(timer, delay) < 0)
-		event_add(b->catch_up, &soon);
-	if (b->clients && !evutil_timerisset(delay))
-		turns_leave_work(&b->clients->turns);
-}
-
-/* Looks at everything that has a timer, as some timer could not be set and nobody knows which. All
- * timers only make the broker look whether there is something to do, so they may come at any
- * time. */
-static void on_catch_up(evutil_socket_t fd, short what, void *data)
-{
-	struct broker *b = data;
-	struct pool *p;
-
-	(void)fd, (void)what;
-	event_add(b->catch_up, &never);
-	event_active(b->memory->look_again, EV_TIMEOUT, 0);
-	event_active(b->order->gpu_watch, EV_TIMEOUT, 0);
-	event_active(b->life->alive, EV_TIMEOUT, 0);
-	event_active(b->channels->work, EV_TIMEOUT, 0);
-	LIST_FOREACH (p, &b->memory->pools, link)
-		event_active(p->waiting.timer, EV_TIMEOUT, 0);
-	devices_look_at_agents(b);
-	clients_catch_up(b);
-	if (b->listener)
-		listener_resume(b->listener);
-}
-
-/* Sets its timer again, and does nothing else: the loop goes round, which the keeper sees, even
- * when there is nothing to do. */
-static void on_alive(evutil_socket_t fd, short what, void *data)
-{
-	struct broker *b = data;
-	unsigned ms = kept_look_ms();
-	const struct timeval delay = {ms / 1000, (suseconds_t)(ms % 1000) * 1000};
-
-	(void)fd, (void)what;
-	broker_set_timer(b, b->life->alive, &delay);
-}
-
-void broker_hangs_after(struct broker *b, unsigned ms)
-{
-	kept_hang_after(ms);
-	event_active(b->life->alive, EV_TIMEOUT, 0);
-}
 
 /* An eighth of the descriptors is for the broker itself: agents, and what waits to be sent or
  * closed. Users share the others (broker/accounts/account.h). Segments of the configuration's pools
@@ -152,21 +95,6 @@ static struct broker *make_house(void)
 	h->broker.monitors = &h->monitors;
 	h->broker.life = &h->life;
 	return &h->broker;
-}
-
-static int make_timers(struct broker *b)
-{
-	b->catch_up = event_new(b->base, -1, EV_PERSIST, on_catch_up, b);
-	b->life->alive = event_new(b->base, -1, 0, on_alive, b);
-	if (!b->catch_up || !b->life->alive || event_add(b->catch_up, &never) < 0)
-		return -ENOMEM;
-	return 0;
-}
-
-void broker_share_memory(struct broker *b)
-{
-	accounts_share(b->accounts, LIMIT_MEMORY,
-		       machine_broker_memory(b->config->broker_memory, ""));
 }
 
 static int make_accounts(struct broker *b)
@@ -230,7 +158,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	buffers_init(b);
 	names_init(b);
 	if (r == 0)
-		r = make_timers(b);
+		r = loop_init(b);
 	if (r == 0)
 		broker_hangs_after(b, config->hang_ms);
 	if (r == 0)
@@ -262,27 +190,6 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	}
 	*out = b;
 	return 0;
-}
-
-void broker_commit(struct broker *b)
-{
-	size_t closing;
-
-	do {
-		ids_note(b);
-		if (MUTATION(said_before_it_counts))
-			connections_flush(b);
-		journal_commit(b->journal);
-		closing = kept_waiting();
-		connections_flush(b);
-		/* what has to wait has descriptors of its own by now: a record has to say so before
-		 * those that it was said with are closed */
-		if (closing > 0)
-			journal_commit(b->journal);
-		kept_flush(closing);
-	} while (connections_wait_for_flush(b) || kept_waiting() > 0);
-	unpaid_count(b);
-	blame_end();
 }
 
 static void on_keeper(evutil_socket_t fd, short what, void *data)
@@ -373,10 +280,7 @@ void broker_free(struct broker *b)
 	accounts_free(b->accounts);
 	if (b->life->of_keeper)
 		event_free(b->life->of_keeper);
-	if (b->catch_up)
-		event_free(b->catch_up);
-	if (b->life->alive)
-		event_free(b->life->alive);
+	loop_deinit(b);
 	clients_deinit(b);
 	/* if the broker is killed now, the next one ends as well, and finds nothing that it cannot
 	 * take over */

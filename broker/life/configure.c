@@ -24,6 +24,7 @@
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
+#include "broker/config/machine.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"
 #include "broker/life/inside.h"
@@ -70,6 +71,12 @@ static int make_pool(struct broker *b, const struct pool_config *from)
 	if (pool_wants_host(p))
 		pool_resolve(b, p, &failure);
 	return 0;
+}
+
+void broker_share_memory(struct broker *b)
+{
+	accounts_share(b->accounts, LIMIT_MEMORY,
+		       machine_broker_memory(b->config->broker_memory, ""));
 }
 
 int configure_pools(struct broker *b)

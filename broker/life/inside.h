@@ -8,6 +8,7 @@
 
 #include "broker/life/unpaid.h"
 
+struct broker;
 struct ending;
 struct event;
 struct reload;
@@ -16,7 +17,7 @@ struct upgrade;
 /* How the broker begins, goes on and ends, which no other room has to know. */
 struct life {
 	uid_t uid;
-	unsigned char ids[128]; /* the numbers as the journal has them: see restore.c */
+	unsigned char ids[128]; /* the numbers as the journal has them: see loop.c */
 	uint32_t ids_record;
 	bool asks_again; /* requests are being handled that the broker before had not answered */
 	/* The socket belongs to a service manager: who connects there waits for the next broker. */
@@ -28,5 +29,11 @@ struct life {
 	struct event *alive; /* a timer that is always set, so that the loop goes round */
 	struct unpaid unpaid;
 };
+
+/* loop.c */
+/* Makes the timers that are always set. 0 or -ENOMEM. */
+int loop_init(struct broker *b);
+void loop_deinit(struct broker *b);
+int ids_restore(struct broker *b); /* 0 or negative errno */
 
 #endif

@@ -8,7 +8,6 @@
 
 #include "broker/life/restore.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -20,7 +19,6 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
-#include "base/mutation.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
@@ -34,81 +32,18 @@
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/record.h"
 #include "broker/keeper/keeper.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/inside.h"
 #include "broker/log/log.h"
-#include "broker/memory/memory.h"
 #include "broker/memory/records.h"
 #include "broker/names/names.h"
-#include "broker/order/order.h"
 #include "broker/order/records.h"
 #include "broker/pools/pool_records.h"
 #include "broker/request/dispatch.h"
 
 /* So many brokers may crash over a packet; the next one does not try it. */
 #define ATTEMPTS_MAX 2
-
-#define IDS_LEAST 104 /* the bytes of the record in layout 0 */
-
-/* The last of each number that was given out by this broker and those before it, as none is ever
- * given out twice. They are read first, as one of them is the layout of all other records. They are
- * compared in each turn of the loop; inline that takes a fifth of the instructions, as each place
- * in the record is known then. */
-static inline __attribute__((always_inline)) void ids_fields(struct record *r, struct broker *b)
-{
-	uint64_t layout = journal_layout(b->journal);
-
-	record_u64(r, &b->clients->last_id);
-	record_u64(r, &b->order->last_page);
-	record_u64(r, &b->memory->last_pool);
-	record_u64(r, &b->memory->next_address);
-	record_u64(r, &b->names->last_watch);
-	record_u64(r, &b->names->last_version);
-	record_u64(r, &b->channels->last_channel);
-	record_u64(r, &b->channels->last_member);
-	record_u32(r, &b->channels->last_claim);
-	record_u64(r, &b->clients->last_waiting);
-	record_u64(r, &b->devices->last_event);
-	record_u64(r, &b->started_ms); /* the start of the first broker */
-	record_u64(r, &layout);
-	if (r->is_read)
-		r->error = journal_set_layout(b->journal, layout);
-	r->layout = (uint32_t)layout;
-	assert(r->at <= sizeof(b->life->ids));
-}
-
-void ids_note(struct broker *b)
-{
-	unsigned char now[sizeof(b->life->ids)];
-	struct record r = {.bytes = now};
-
-	ids_fields(&r, b);
-	if (memcmp(now, b->life->ids, r.at) == 0 || MUTATION(numbers_not_noted))
-		return;
-	memcpy(b->life->ids, now, r.at);
-	journal_put(b->journal, RECORD_IDS, &b->life->ids_record, now, r.at);
-}
-
-static int read_ids(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct broker *b = data;
-	struct record r = {.bytes = (unsigned char *)(uintptr_t)bytes, .is_read = true};
-
-	(void)size;
-	if (b->life->ids_record)
-		return -EBADMSG;
-	b->life->ids_record = record;
-	ids_fields(&r, b);
-	return r.error;
-}
-
-/* There is no record of them if the broker died before it had done anything. */
-static int restore_ids(struct broker *b)
-{
-	return journal_read(b->journal, RECORD_IDS, IDS_LEAST, read_ids, b);
-}
 
 /* Takes over the agents before any of them is asked for anything. */
 static int agents_go_on(struct broker *b)
@@ -129,7 +64,7 @@ static const struct room {
 	const char *what;
 	int (*restore)(struct broker *b);
 } rooms[] = {
-    {"numbers", restore_ids},         {"devices", devices_restore},
+    {"numbers", ids_restore},         {"devices", devices_restore},
     {"timelines", timelines_restore}, {"clients", clients_restore},
     {"events", events_restore},       {"pools", memory_restore},
     {"agents", agents_go_on},         {"buffers", buffers_restore},

@@ -4,10 +4,7 @@
 
 struct broker;
 
-/* Writes the numbers as they are now to the journal. Called before each commit. */
-void ids_note(struct broker *b);
-
-/* What follows takes over from the journal and the keeper what a broker that died had. */
+/* Takes over from the journal and the keeper what a broker that died had. */
 
 /* Takes over all that it had. 0 or negative errno, with a line in the log. */
 int restore_all(struct broker *b);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What keeps the broker's loop going, and what each turn of it ends with: all that has happened
+ * counts from then on, with the numbers that were given out.
+ */
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include <event2/event.h>
+
+#include "base/mutation.h"
+#include "broker/broker.h"
+#include "broker/channel/channel.h"
+#include "broker/client/clients.h"
+#include "broker/client/connection.h"
+#include "broker/client/listener.h"
+#include "broker/device/device.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/record.h"
+#include "broker/keeper/blame.h"
+#include "broker/keeper/kept.h"
+#include "broker/life/inside.h"
+#include "broker/life/unpaid.h"
+#include "broker/memory/memory.h"
+#include "broker/memory/pool.h"
+#include "broker/names/names.h"
+#include "broker/order/order.h"
+
+/* A timer that is set already can be set to another time without memory. */
+static const struct timeval never = {365 * 24 * 3600, 0};
+static const struct timeval soon = {0, 20000};
+
+void broker_set_timer(struct broker *b, struct event *timer, const struct timeval *delay)
+{
+	if (event_add(timer, delay) < 0)
+		event_add(b->catch_up, &soon);
+	if (b->clients && !evutil_timerisset(delay))
+		turns_leave_work(&b->clients->turns);
+}
+
+/* Looks at everything that has a timer, as some timer could not be set and nobody knows which. All
+ * timers only make the broker look whether there is something to do, so they may come at any
+ * time. */
+static void on_catch_up(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+	struct pool *p;
+
+	(void)fd, (void)what;
+	event_add(b->catch_up, &never);
+	event_active(b->memory->look_again, EV_TIMEOUT, 0);
+	event_active(b->order->gpu_watch, EV_TIMEOUT, 0);
+	event_active(b->life->alive, EV_TIMEOUT, 0);
+	event_active(b->channels->work, EV_TIMEOUT, 0);
+	LIST_FOREACH (p, &b->memory->pools, link)
+		event_active(p->waiting.timer, EV_TIMEOUT, 0);
+	devices_look_at_agents(b);
+	clients_catch_up(b);
+	if (b->listener)
+		listener_resume(b->listener);
+}
+
+/* Sets its timer again, and does nothing else: the loop goes round, which the keeper sees, even
+ * when there is nothing to do. */
+static void on_alive(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+	unsigned ms = kept_look_ms();
+	const struct timeval delay = {ms / 1000, (suseconds_t)(ms % 1000) * 1000};
+
+	(void)fd, (void)what;
+	broker_set_timer(b, b->life->alive, &delay);
+}
+
+void broker_hangs_after(struct broker *b, unsigned ms)
+{
+	kept_hang_after(ms);
+	event_active(b->life->alive, EV_TIMEOUT, 0);
+}
+
+int loop_init(struct broker *b)
+{
+	b->catch_up = event_new(b->base, -1, EV_PERSIST, on_catch_up, b);
+	b->life->alive = event_new(b->base, -1, 0, on_alive, b);
+	if (!b->catch_up || !b->life->alive || event_add(b->catch_up, &never) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+void loop_deinit(struct broker *b)
+{
+	if (b->catch_up)
+		event_free(b->catch_up);
+	if (b->life->alive)
+		event_free(b->life->alive);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+#define IDS_LEAST 104 /* the bytes of the record in layout 0 */
+
+/* The last of each number that was given out by this broker and those before it, as none is ever
+ * given out twice. They are read first, as one of them is the layout of all other records. They are
+ * compared in each turn of the loop; inline that takes a fifth of the instructions, as each place
+ * in the record is known then. */
+static inline __attribute__((always_inline)) void ids_fields(struct record *r, struct broker *b)
+{
+	uint64_t layout = journal_layout(b->journal);
+
+	record_u64(r, &b->clients->last_id);
+	record_u64(r, &b->order->last_page);
+	record_u64(r, &b->memory->last_pool);
+	record_u64(r, &b->memory->next_address);
+	record_u64(r, &b->names->last_watch);
+	record_u64(r, &b->names->last_version);
+	record_u64(r, &b->channels->last_channel);
+	record_u64(r, &b->channels->last_member);
+	record_u32(r, &b->channels->last_claim);
+	record_u64(r, &b->clients->last_waiting);
+	record_u64(r, &b->devices->last_event);
+	record_u64(r, &b->started_ms); /* the start of the first broker */
+	record_u64(r, &layout);
+	if (r->is_read)
+		r->error = journal_set_layout(b->journal, layout);
+	r->layout = (uint32_t)layout;
+	assert(r->at <= sizeof(b->life->ids));
+}
+
+static void ids_note(struct broker *b)
+{
+	unsigned char now[sizeof(b->life->ids)];
+	struct record r = {.bytes = now};
+
+	ids_fields(&r, b);
+	if (memcmp(now, b->life->ids, r.at) == 0 || MUTATION(numbers_not_noted))
+		return;
+	memcpy(b->life->ids, now, r.at);
+	journal_put(b->journal, RECORD_IDS, &b->life->ids_record, now, r.at);
+}
+
+static int read_ids(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct broker *b = data;
+	struct record r = {.bytes = (unsigned char *)(uintptr_t)bytes, .is_read = true};
+
+	(void)size;
+	if (b->life->ids_record)
+		return -EBADMSG;
+	b->life->ids_record = record;
+	ids_fields(&r, b);
+	return r.error;
+}
+
+/* There is no record of them if the broker died before it had done anything. */
+int ids_restore(struct broker *b)
+{
+	return journal_read(b->journal, RECORD_IDS, IDS_LEAST, read_ids, b);
+}
+
+void broker_commit(struct broker *b)
+{
+	size_t closing;
+
+	do {
+		ids_note(b);
+		if (MUTATION(said_before_it_counts))
+			connections_flush(b);
+		journal_commit(b->journal);
+		closing = kept_waiting();
+		connections_flush(b);
+		/* what has to wait has descriptors of its own by now: a record has to say so before
+		 * those that it was said with are closed */
+		if (closing > 0)
+			journal_commit(b->journal);
+		kept_flush(closing);
+	} while (connections_wait_for_flush(b) || kept_waiting() > 0);
+	unpaid_count(b);
+	blame_end();
+}
