@@ -177,8 +177,9 @@ FACES = {
 ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels memory memory/cuda memory/host pages
     python/src/base python/src/client python/src/order ring tools tools/doctor tools/exporter tools/top wire
     libshare/channel libshare/order libshare/program libshare/receiver libshare/sender libshare/service
-    broker/accounts broker/config broker/keeper broker/life broker/log broker/memory broker/monitor
-    broker/names broker/order broker/pools broker/report broker/request broker/rights broker/suballocator""".split()
+    broker/accounts broker/config broker/journal broker/keeper broker/life broker/log broker/memory
+    broker/monitor broker/names broker/order broker/pools broker/report broker/request broker/rights
+    broker/suballocator""".split()
 
 LIBEVENT = re.compile(r"event2/.*|event\.h|evutil\.h")
 ENDINGS = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".in")

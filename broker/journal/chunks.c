@@ -10,10 +10,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "broker/journal/inside.h"
+#include "broker/log/log.h"
 
 /* An entry that is alone in its chunk begins within the chunk's first CHUNK_SIZE bytes, like all
  * others. */
@@ -74,6 +76,17 @@ uint64_t chunks_word(uint32_t n)
 	return (uint64_t)sum_of(FIRST_CHUNK, &n, sizeof(n)) << 32 | n;
 }
 
+void journal_end(struct journal *j, int error)
+{
+	if (j->has_ended)
+		return;
+	j->has_ended = true;
+	j->head->ended = 1;
+	log_error(
+	    "the journal ends here (%s): if the broker dies, what its clients have ends with it",
+	    strerror(error));
+}
+
 /* A signal ends fallocate() of memory with EINTR, and so does a stop or a freeze of the cgroup. */
 int journal_allocate(const struct journal *j, uint64_t offset, uint64_t size)
 {
@@ -111,6 +124,16 @@ int journal_grow(struct journal *j, uint64_t size)
 		return r;
 	j->size = wanted;
 	return 0;
+}
+
+void entry_file(struct journal *j, const struct chunk *chunk, unsigned char *entry)
+{
+	struct chunk_state *s = chunk_state(j, chunk);
+
+	if (!s->free)
+		LIST_INSERT_HEAD(&j->with_free[chunk->type][class_of(chunk->entry_size)], s, link);
+	memcpy(entry + 4, &s->free, 4);
+	s->free = entry_place(j, entry);
 }
 
 static void file_all(struct journal *j, struct chunk *chunk)

@@ -13,83 +13,6 @@
 #include "base/beat.h"
 #include "broker/journal/inside.h"
 
-/* ------------------------------------------------------------------------------------------- */
-/* Sizes of entries: steps of 8 bytes up to 64, and then four to each power of two              */
-
-uint32_t class_of(size_t entry_size)
-{
-	uint32_t log;
-
-	if (entry_size <= 64)
-		return (uint32_t)((entry_size + 7) / 8);
-	log = 63 - (uint32_t)__builtin_clzl(entry_size - 1);
-	return 8 + (log - 6) * 4 + (uint32_t)((entry_size - 1) >> (log - 2) & 3) + 1;
-}
-
-uint32_t size_of_class(uint32_t class)
-{
-	uint32_t log;
-
-	if (class <= 8)
-		return class * 8;
-	log = 6 + (class - 9) / 4;
-	return (UINT32_C(1) << log) + ((class - 9) % 4 + 1) * (UINT32_C(1) << (log - 2));
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Entries                                                                                     */
-
-unsigned char *entry_at(const struct journal *j, uint32_t place)
-{
-	return j->memory + (uint64_t)place * PLACE_UNIT;
-}
-
-uint32_t entry_place(const struct journal *j, const unsigned char *entry)
-{
-	return (uint32_t)((uint64_t)(entry - j->memory) / PLACE_UNIT);
-}
-
-static uint32_t read_u32(const unsigned char *p)
-{
-	uint32_t value;
-
-	memcpy(&value, p, sizeof(value));
-	return value;
-}
-
-uint32_t entry_sum_now(const unsigned char *entry)
-{
-	return read_u32(entry);
-}
-
-static uint64_t entry_seed(enum record_type type, uint32_t place)
-{
-	return (uint64_t)type << 32 | place;
-}
-
-/* A record that was put has an odd checksum, one that is written in place an even one. */
-uint32_t entry_sum(enum record_type type, uint32_t place, const void *bytes, size_t size)
-{
-	return sum_of(entry_seed(type, place), bytes, size) | 1;
-}
-
-uint32_t entry_sum_in_place(enum record_type type, uint32_t place)
-{
-	uint32_t sum = sum_of(entry_seed(type, place), NULL, 0) & ~UINT32_C(1);
-
-	return sum ? sum : 2;
-}
-
-void entry_file(struct journal *j, const struct chunk *chunk, unsigned char *entry)
-{
-	struct chunk_state *s = chunk_state(j, chunk);
-
-	if (!s->free)
-		LIST_INSERT_HEAD(&j->with_free[chunk->type][class_of(chunk->entry_size)], s, link);
-	memcpy(entry + 4, &s->free, 4);
-	s->free = entry_place(j, entry);
-}
-
 void entry_free(struct journal *j, const struct chunk *chunk, unsigned char *entry)
 {
 	struct chunk_state *s = chunk_state(j, chunk);
@@ -118,7 +41,7 @@ uint32_t entry_take(struct journal *j, enum record_type type, size_t size)
 	}
 	s = LIST_FIRST(&j->with_free[type][class]);
 	place = s->free;
-	s->free = read_u32(entry_at(j, place) + 4);
+	memcpy(&s->free, entry_at(j, place) + 4, 4);
 	if (!s->free)
 		LIST_REMOVE(s, link);
 	if (s->live++ == 0)

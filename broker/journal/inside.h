@@ -122,7 +122,7 @@ struct journal {
 /* sum.c: a checksum, which is never 0. */
 uint32_t sum_of(uint64_t seed, const void *bytes, size_t size);
 
-/* entries.c */
+/* entry.c */
 unsigned char *entry_at(const struct journal *j, uint32_t place);
 uint32_t entry_place(const struct journal *j, const unsigned char *entry);
 uint32_t entry_sum_now(const unsigned char *entry);
@@ -132,12 +132,6 @@ uint32_t entry_sum(enum record_type type, uint32_t place, const void *bytes, siz
 uint32_t entry_sum_in_place(enum record_type type, uint32_t place);
 uint32_t class_of(size_t entry_size);
 uint32_t size_of_class(uint32_t class);
-/* Takes a free entry with room for @size bytes, and returns its place. 0: the journal has ended. */
-uint32_t entry_take(struct journal *j, enum record_type type, size_t size);
-/* Both let a free entry be given out again: entry_free() is for one that was not free until now. */
-void entry_file(struct journal *j, const struct chunk *chunk, unsigned char *entry);
-void entry_free(struct journal *j, const struct chunk *chunk, unsigned char *entry);
-
 /* chunks.c */
 struct chunk *chunk_of(const struct journal *j, uint32_t place);
 struct chunk *chunk_next(const struct journal *j, struct chunk *chunk); /* the first after NULL */
@@ -158,12 +152,20 @@ void chunks_empty(struct journal *j);
  * was asked for the chunk before; 0 before the first one. */
 bool chunk_is_hole(const struct journal *j, const struct chunk *chunk, uint64_t *data);
 void chunk_becomes_hole(struct journal *j, struct chunk_state *s);
+/* Lets an entry that is free be given out again. */
+void entry_file(struct journal *j, const struct chunk *chunk, unsigned char *entry);
 /* Gives memory to a hole or a new chunk, so that there are free entries. 0 or negative errno. */
 int chunk_get(struct journal *j, enum record_type type, uint32_t class);
 /* Gives memory to so many bytes of the file from @offset on. 0 or negative errno. */
 int journal_allocate(const struct journal *j, uint64_t offset, uint64_t size);
 /* Makes the file so large, with memory for all. 0 or negative errno. */
 int journal_grow(struct journal *j, uint64_t size);
+
+/* entries.c */
+/* Takes a free entry with room for @size bytes, and returns its place. 0: the journal has ended. */
+uint32_t entry_take(struct journal *j, enum record_type type, size_t size);
+/* Has an entry that was not free until now be given out again. */
+void entry_free(struct journal *j, const struct chunk *chunk, unsigned char *entry);
 
 /* group.c */
 struct group *group_of(const struct journal *j, uint64_t number);

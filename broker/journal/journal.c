@@ -16,22 +16,10 @@
 #include "base/failure.h"
 #include "base/mapping.h"
 #include "broker/journal/inside.h"
-#include "broker/log/log.h"
 
 /* The number of the first group of a new journal. Nothing is in it; it is there so that one
  * group always counts. */
 #define FIRST_GROUP 1u
-
-void journal_end(struct journal *j, int error)
-{
-	if (j->has_ended)
-		return;
-	j->has_ended = true;
-	j->head->ended = 1;
-	log_error(
-	    "the journal ends here (%s): if the broker dies, what its clients have ends with it",
-	    strerror(error));
-}
 
 static int get_memory(struct journal *j)
 {
