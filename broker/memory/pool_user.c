@@ -182,18 +182,16 @@ bool pool_user_may_have(const struct pool *p, const struct account *account, uin
 	return share.used + bytes > share.total || mine + bytes <= fair_share_most(&share, mine);
 }
 
-int pool_pay(struct pool *p, struct allocation *a)
+int pool_pay(struct pool *p, struct allocation *a, bool of_share)
 {
 	uint64_t units = (a->size + SUBALLOCATOR_UNIT - 1) / SUBALLOCATOR_UNIT;
-	int r = pool_charge_take(p, &a->charge, a->account, units * SUBALLOCATOR_UNIT,
-				 PRICE_BUFFER_OWN);
+	int r;
 
+	if (of_share && !pool_user_may_have(p, a->account, a->size))
+		return POOL_SHARE;
+	r = pool_charge_take(p, &a->charge, a->account, units * SUBALLOCATOR_UNIT,
+			     PRICE_BUFFER_OWN);
 	return r == SHARE_EQUOTA ? POOL_LIMIT : r;
-}
-
-int pool_pay_of_share(struct pool *p, struct allocation *a)
-{
-	return pool_user_may_have(p, a->account, a->size) ? pool_pay(p, a) : POOL_SHARE;
 }
 
 void pool_user_explain(const struct pool *p, const struct account *account, uint64_t bytes,

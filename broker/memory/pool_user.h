@@ -55,10 +55,9 @@ struct charge pool_charge_of(const struct block *block, uint64_t own);
  * then nothing is charged. */
 int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes,
 		     uint64_t own);
-/* The first charges what is wanted: 0, POOL_LIMIT, or SHARE_ESYSTEM. The second does so if that
- * leaves others what is theirs, and otherwise returns POOL_SHARE. */
-int pool_pay(struct pool *p, struct allocation *a);
-int pool_pay_of_share(struct pool *p, struct allocation *a);
+/* Charges what is wanted. 0, POOL_LIMIT, or SHARE_ESYSTEM; or, with @of_share, POOL_SHARE if that
+ * does not leave others what is theirs. */
+int pool_pay(struct pool *p, struct allocation *a, bool of_share);
 void pool_charge_return(struct pool *p, struct charge *c);
 /* Moves a charge to another account; without memory it stays where it is. */
 void pool_charge_move(struct pool *p, struct charge *c, struct account *to);

@@ -106,7 +106,7 @@ static int take(struct suballocator *a, struct block *all, uint64_t offset, uint
 int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, struct allocation *a)
 {
 	struct pool *p = s->pool;
-	int r = pool_pay(p, a);
+	int r = pool_pay(p, a, false);
 
 	if (r == 0 && take(&p->suballocator, s->region.first, offset, a->size, &a->block) < 0) {
 		pool_charge_return(p, &a->charge);

@@ -41,8 +41,8 @@ int pools_restore(struct broker *b); /* 0 or negative errno */
 #define COLLECT_MANY 4096
 
 /* pool_shrink.c: blocks, segments and pools go. */
-/* Does what suballocator_alloc() does, with a block whose memory is there. A segment whose memory
- * is gone takes part no more, and goes when it is empty. */
+/* Takes a free block whose memory is there. A segment whose memory is gone takes part no more, and
+ * goes when it is empty. 0, POOL_FULL, or negative errno. */
 int pool_carve(struct pool *p, struct allocation *a);
 /* Retires empty segments until at most @keep bytes of them are left. */
 void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);

@@ -197,26 +197,24 @@ static int check_size(const struct pool *p, uint64_t size, struct failure *failu
 /* Takes what @a's user still pays for though it has given it back. Nobody pays for it then. */
 static bool take_own(struct pool *p, struct allocation *a)
 {
-	if (p->reuse != SHARE_REUSE_GATE ||
-	    (!gated_take_own(&p->gated, &p->suballocator, a) &&
-	     !gated_take_run(&p->gated, &p->suballocator, a, false)))
-		return false;
-	pool_count_block(p, a->block);
-	return true;
+	return p->reuse == SHARE_REUSE_GATE &&
+	       (gated_take_own(&p->gated, &p->suballocator, a) ||
+		gated_take_run(&p->gated, &p->suballocator, a, false));
 }
 
 /* Charges the user. What a user has given back counts until the work on it is done, and is the
  * user's own to use again; if that is done here, @a has a block afterwards. */
 static int pay(struct broker *b, struct pool *p, struct allocation *a, struct failure *failure)
 {
-	int why = pool_pay_of_share(p, a);
+	int why = pool_pay(p, a, true);
 
 	if (why > 0) {
 		reuse_collect(b, p, COLLECT_MANY);
-		why = pool_pay_of_share(p, a);
+		why = pool_pay(p, a, true);
 	}
 	if (why > 0 && take_own(p, a)) {
-		why = pool_pay(p, a);
+		pool_count_block(p, a->block);
+		why = pool_pay(p, a, false);
 		if (why != 0)
 			pool_free_block(b, p, a->block, NULL, NULL);
 	}
@@ -225,39 +223,12 @@ static int pay(struct broker *b, struct pool *p, struct allocation *a, struct fa
 	return why < 0 ? failure_no_memory(failure, "the broker") : why;
 }
 
-static int carve(struct pool *p, struct allocation *a, struct failure *failure)
-{
-	int e = pool_carve(p, a);
-
-	if (e == 0)
-		pool_count_block(p, a->block);
-	else
-		e = e == SUBALLOCATOR_FULL ? POOL_FULL : failure_no_memory(failure, "the broker");
-	return e;
-}
-
-static int find_block(struct broker *b, struct pool *p, struct allocation *a,
-		      struct failure *failure)
-{
-	int why;
-
-	reuse_collect(b, p, COLLECT_FEW);
-	why = carve(p, a, failure);
-	if (why == POOL_FULL && take_own(p, a))
-		return 0;
-	if (why == POOL_FULL && reuse_collect(b, p, COLLECT_MANY))
-		why = carve(p, a, failure);
-	return why;
-}
-
 /* Looks for gated memory when there is no other, and the pool can have no more now. If work of
  * others runs on it, the request can wait until that is done. */
 static int find_gated(struct pool *p, struct allocation *a, int why, struct failure *failure)
 {
-	if (p->reuse == SHARE_REUSE_GATE && gated_take_run(&p->gated, &p->suballocator, a, true)) {
-		pool_count_block(p, a->block);
+	if (p->reuse == SHARE_REUSE_GATE && gated_take_run(&p->gated, &p->suballocator, a, true))
 		return 0;
-	}
 	if (failure->error == SHARE_ENOMEM && reuse_makes_room(p, a, failure))
 		return POOL_BUSY;
 	return why;
@@ -266,16 +237,23 @@ static int find_gated(struct pool *p, struct allocation *a, int why, struct fail
 static int find_or_make_block(struct broker *b, struct pool *p, struct allocation *a,
 			      struct failure *failure)
 {
-	int why = find_block(b, p, a, failure);
+	int why;
 
-	if (why != POOL_FULL)
-		return why;
-	why = pool_grow(b, p, a->size, failure);
-	if (why == POOL_FULL || why == POOL_BUSY)
-		return find_gated(p, a, why, failure);
-	if (why == 0)
-		why = carve(p, a, failure);
-	return why == POOL_FULL ? failure_no_memory(failure, "the broker") : why;
+	reuse_collect(b, p, COLLECT_FEW);
+	why = pool_carve(p, a);
+	if (why == POOL_FULL && take_own(p, a))
+		return 0;
+	if (why == POOL_FULL && reuse_collect(b, p, COLLECT_MANY))
+		why = pool_carve(p, a);
+	if (why == POOL_FULL) {
+		why = pool_grow(b, p, a->size, failure);
+		if (why == POOL_FULL || why == POOL_BUSY)
+			return find_gated(p, a, why, failure);
+		if (why != 0)
+			return why;
+		why = pool_carve(p, a);
+	}
+	return why == 0 ? 0 : failure_no_memory(failure, "the broker");
 }
 
 int pool_alloc(struct broker *b, struct pool *p, struct allocation *a, struct failure *failure)
@@ -284,8 +262,11 @@ int pool_alloc(struct broker *b, struct pool *p, struct allocation *a, struct fa
 
 	if (why == 0)
 		why = pay(b, p, a, failure);
-	if (why == 0 && !a->block)
+	if (why == 0 && !a->block) {
 		why = find_or_make_block(b, p, a, failure);
+		if (why == 0)
+			pool_count_block(p, a->block);
+	}
 	if (why != 0)
 		pool_charge_return(p, &a->charge);
 	return why;
@@ -293,7 +274,7 @@ int pool_alloc(struct broker *b, struct pool *p, struct allocation *a, struct fa
 
 bool pool_alloc_beside(struct pool *p, struct allocation *a, const struct block *beside)
 {
-	if (pool_pay_of_share(p, a) != 0)
+	if (pool_pay(p, a, true) != 0)
 		return false;
 	if (pool_carve(p, a) != 0)
 		goto none;

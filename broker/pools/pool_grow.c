@@ -35,13 +35,6 @@
  * without. */
 #define FULL_MS 250
 
-static uint64_t round_up(uint64_t size, uint64_t granularity)
-{
-	return (size + granularity - 1) / granularity * granularity;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-
 int pool_add_segment(struct broker *b, struct pool *p, const struct memory_segment *memory,
 		     struct segment_cost *cost, struct segment **out)
 {
@@ -321,7 +314,7 @@ static int make_segment(struct broker *b, struct pool *p, uint64_t least, uint64
 
 int pool_grow(struct broker *b, struct pool *p, uint64_t size, struct failure *failure)
 {
-	uint64_t least = round_up(size, p->sizes.granularity), room;
+	uint64_t least = pool_chosen_segment_size(p, size), room;
 	int r;
 
 	if (p->growth.is_under_way)

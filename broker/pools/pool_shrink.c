@@ -161,7 +161,7 @@ int pool_carve(struct pool *p, struct allocation *a)
 		if (is_returnable(s))
 			retire(p->broker, p, s);
 	}
-	return r;
+	return r == SUBALLOCATOR_FULL ? POOL_FULL : r;
 }
 
 /* ------------------------------------------------------------------------------------------- */
