@@ -12,7 +12,6 @@
 #include <share/share.h>
 
 #include "base/descriptor.h"
-#include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
 #include "broker/client/client.h"

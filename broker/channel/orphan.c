@@ -25,7 +25,6 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"

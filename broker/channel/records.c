@@ -12,7 +12,6 @@
 
 #include <share/channel.h>
 
-#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/channel/orphan.h"

@@ -24,7 +24,6 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
-#include "wire/messages.h"
 #include "wire/packet.h"
 #include "wire/wire.h"
 

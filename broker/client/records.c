@@ -21,7 +21,6 @@
 #include "broker/client/clients.h"
 #include "broker/client/closer.h"
 #include "broker/client/connection.h"
-#include "broker/client/conversation.h"
 #include "broker/client/end.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"

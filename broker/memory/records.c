@@ -19,7 +19,6 @@
 #include "broker/client/records.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
-#include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"

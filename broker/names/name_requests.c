@@ -7,7 +7,6 @@
 #include <share/share.h>
 
 #include "base/text.h"
-#include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"

@@ -34,7 +34,6 @@
 #include "broker/pools/inside.h"
 #include "broker/pools/open_pools.h"
 #include "broker/pools/pools.h"
-#include "pages/timeline.h"
 
 #define POOL_COST 64 /* it may take a look at gated blocks, and retire segments */
 

@@ -10,11 +10,9 @@
 
 #include <share/share.h>
 
-#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/records.h"
 #include "broker/device/device.h"
-#include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"

@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/keeper/kept.h"
