@@ -18,7 +18,6 @@
 /* Objects of a slab are at most this large, so that a chunk holds at least one. */
 #define SLAB_OBJECT_MAX 65360u
 
-struct slab_chunk;
 struct slab_place;
 
 struct slab {

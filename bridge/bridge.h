@@ -30,7 +30,6 @@ struct names_out;
 struct channels;
 struct services;
 struct status;
-struct link;
 TAILQ_HEAD(links, link);
 
 struct bridge {

@@ -17,9 +17,6 @@
 /* What sources.c and mirrors.c have in common: both outlive links, and are found by the peer's site
  * and the channel's name. */
 
-struct source;
-struct mirror;
-
 struct channels {
 	TAILQ_HEAD(, source) sources;
 	TAILQ_HEAD(, mirror) mirrors;

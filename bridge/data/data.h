@@ -9,7 +9,6 @@
 #include "bridge/data/header.h"
 
 struct bridge;
-struct data;
 struct link;
 struct reach;
 

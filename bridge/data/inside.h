@@ -25,10 +25,6 @@ struct data {
 	bool in_context; /* of a device, as some versions of UCX want who calls them */
 };
 
-struct outbound;
-struct inbound;
-struct piece;
-
 struct pieces {
 	TAILQ_HEAD(, outbound) out;
 	TAILQ_HEAD(, inbound) in;

@@ -17,7 +17,6 @@ struct allocation;
 struct broker;
 struct client;
 struct pool;
-struct scrub;
 struct segment;
 
 #define BUFFER_PREFIX   8                         /* bytes */

@@ -14,8 +14,6 @@ struct client;
 struct failure;
 struct fence;
 struct request;
-struct scrub;
-struct stake;
 
 /*
  * What one client holds of one buffer. `count` is how many GRANTs it got and has not given back.

@@ -15,7 +15,6 @@ struct request;
  * request. Nobody else can be given its memory until it is known that nothing writes to it any
  * more, whatever becomes of the client that asked.
  */
-struct scrub;
 
 /* Whether @r's client must not see what is in the buffer. */
 bool scrub_is_needed(const struct request *r, const struct buffer *buffer);

@@ -15,10 +15,8 @@
 struct broker;
 struct channel;
 struct channels_restored;
-struct claim;
 struct client;
 struct event;
-struct member;
 
 TAILQ_HEAD(member_list, member);
 

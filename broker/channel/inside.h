@@ -29,7 +29,6 @@ struct acknowledged;
 struct member;
 struct memory;
 struct orphan;
-struct segment;
 
 /*
  * A channel is who takes part in it, and what they share: messages never pass through the broker.

@@ -17,8 +17,6 @@
 
 struct broker;
 struct connection;
-struct event_lease;
-struct member;
 
 /* A client is a connection of a process, and that process's leases until it is proven dead. */
 enum client_state {

@@ -15,7 +15,6 @@
 struct broker;
 struct client;
 struct closer;
-struct connection;
 struct event;
 struct fd_list;
 struct wire_message;

@@ -10,7 +10,6 @@
 
 struct broker;
 struct client;
-struct deferred;
 struct failure;
 struct request;
 struct wire_message;

@@ -12,8 +12,6 @@
 
 struct agent;
 struct broker;
-struct child;
-struct ipc_event;
 struct record;
 
 /* A GPU, as agents describe it. Once seen it stays until the broker ends: pools refer to it. */

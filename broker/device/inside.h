@@ -7,7 +7,6 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-struct agent_request;
 struct broker;
 struct child;
 struct event;

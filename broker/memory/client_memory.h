@@ -8,7 +8,6 @@
 
 struct broker;
 struct client;
-struct open_pool;
 
 /* What a client has of a segment. */
 enum segment_possession {

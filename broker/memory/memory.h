@@ -12,7 +12,6 @@
 
 struct broker;
 struct event;
-struct pool;
 struct prefault;
 struct segment;
 

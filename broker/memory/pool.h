@@ -18,8 +18,6 @@
 #include "memory/host_pages.h"
 
 struct broker;
-struct pool_user;
-struct stake;
 
 /* What was asked for. The choice (device/choice.h) is made from it, at once or later. */
 struct pool_wish {

@@ -13,7 +13,6 @@
 /* A pool as an object: how it is found, what it is called, what it may have, and who may do what
  * with it. */
 
-struct broker;
 struct client;
 struct failure;
 

@@ -10,7 +10,6 @@
  * fill, and is told when one is done. Only the loop calls these functions.
  */
 struct broker;
-struct filling;
 struct prefault;
 struct segment;
 

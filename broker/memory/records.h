@@ -10,7 +10,6 @@
 struct account;
 struct block;
 struct broker;
-struct client;
 struct device;
 struct fence_set;
 struct pool;

@@ -21,13 +21,9 @@
  */
 enum segment_state { SEGMENT_ACTIVE, SEGMENT_RETIRING };
 
-struct broker;
 struct client;
-struct closing;
-struct failure;
 struct filling;
 struct memory_kind;
-struct pool;
 
 #define SEGMENT_PREFIX   8 /* bytes */
 #define SEGMENT_GIVEN_UP 1 /* by its process: of adopted memory, which no agent has made */

@@ -17,7 +17,6 @@
  */
 
 struct client;
-struct monitor;
 
 struct monitors {
 	LIST_HEAD(, monitor) list;

@@ -18,10 +18,7 @@
 #include "wire/wire.h"
 
 struct broker;
-struct buffer;
 struct client;
-struct metadata;
-struct wait;
 
 /*
  * A name, which leads to a buffer, or is waited for; or both, as those who may not find it go on

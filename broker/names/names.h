@@ -14,8 +14,6 @@
 struct broker;
 struct client;
 struct name;
-struct token;
-struct watch;
 
 struct name_tree {
 	struct name *rbh_root; /* as <bsd/sys/tree.h> wants it */

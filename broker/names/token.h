@@ -16,10 +16,8 @@
 #define TOKEN_SIZE 32
 
 struct broker;
-struct buffer;
 struct client;
 struct event;
-struct metadata;
 struct names;
 
 /* How a token has ended, for whoever comes for it later. */

@@ -13,9 +13,7 @@
 struct account;
 struct allocation;
 struct broker;
-struct client;
 struct failure;
-struct memory_kind;
 struct memory_segment;
 struct pool;
 struct segment;

@@ -19,13 +19,6 @@
  * and the requests), and how all is restored (restore). None calls one that is above it.
  */
 
-struct account;
-struct allocation;
-struct block;
-struct broker;
-struct client;
-struct closing;
-struct failure;
 struct memory_segment;
 
 /* pool_records.c */

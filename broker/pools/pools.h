@@ -16,7 +16,6 @@ struct block;
 struct broker;
 struct charge;
 struct choice;
-struct client;
 struct failure;
 struct fence_set;
 struct pool;

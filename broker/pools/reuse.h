@@ -9,7 +9,6 @@
 #include "broker/memory/gated.h"
 #include "broker/order/fence.h"
 
-struct allocation;
 struct broker;
 struct failure;
 struct pool;
