@@ -266,7 +266,6 @@ static inline void ring_append(struct ring_producer *p, uint32_t list, uint16_t 
 	ring_set_busy(p, list);
 }
 
-void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t ticket);
 void ring_unlink(struct ring_producer *p, uint16_t ticket);
 /* Nobody is waited for any more (or only who does not count): to where it belongs. */
 void ring_finish(struct ring_producer *p, uint16_t ticket);

@@ -11,7 +11,7 @@
 #include "pages/timeline.h"
 #include "ring/producer.h"
 
-void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t ticket)
+static void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t ticket)
 {
 	struct ring_list *l = &p->lists[list];
 	struct ring_ticket *t = &p->tickets[ticket];

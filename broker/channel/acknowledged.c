@@ -45,10 +45,12 @@ static struct acknowledged *acknowledged_of(struct member *producer)
 	return p->acknowledged;
 }
 
-int acknowledged_attach(struct acknowledged *a)
+int acknowledged_attach(struct broker *b, void *object)
 {
+	struct acknowledged *a = object;
 	struct member *producer = a->producer;
 
+	(void)b;
 	if (!producer || producer->role != SHARE_PRODUCER || producer->state == MEMBER_GONE ||
 	    producer->as_producer.acknowledged || a->size != size_of_versions(producer))
 		return -EBADMSG;

@@ -271,11 +271,13 @@ static bool are_tickets(const struct orphan *o)
 	return true;
 }
 
-int orphan_attach(struct orphan *o)
+int orphan_attach(struct broker *b, void *object)
 {
+	struct orphan *o = object;
 	const struct channel_shape *shape = o->producer ? &o->producer->channel->shape : NULL;
 	struct claim *owner = o->owner;
 
+	(void)b;
 	if (!shape || o->producer->role != SHARE_PRODUCER || !are_tickets(o) ||
 	    o->deliveries == 0 || o->deliveries > shape->deliveries ||
 	    (owner && owner->producer != o->producer))

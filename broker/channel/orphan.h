@@ -86,8 +86,8 @@ void producer_note_acknowledged(const struct member *producer);
 /* Forgets that, when all orphans of the producer are made, so that nobody asks any more which
  * messages are none. */
 void producer_forget_acknowledged(struct member *producer);
-/* Gives a producer what an earlier broker had noted. 0 or -EBADMSG. */
-int acknowledged_attach(struct acknowledged *a);
+/* Gives a producer what an earlier broker had noted, a struct acknowledged. 0 or -EBADMSG. */
+int acknowledged_attach(struct broker *b, void *object);
 
 /* ------------------------------------------------------------------------------------------- */
 /* orphan.c: how they come, and whose they are                                                 */
@@ -110,7 +110,7 @@ void orphan_lose(struct orphan *o);
 /* Frees the tables of a member that is freed, and has no orphans any more. */
 void producer_end_orphans(struct member *producer);
 /* Puts an orphan that another broker had where it belongs. 0, -EBADMSG or -ENOMEM. */
-int orphan_attach(struct orphan *o);
+int orphan_attach(struct broker *b, void *object);
 /* Whether each orphan that is the claim's has an entry, without which it would never end. It is
  * called when all orphans and entries are restored. */
 bool orphans_have_entries(struct claim *claim);

@@ -61,7 +61,8 @@ static void look_at_ledger(struct member *consumer, struct progress *out)
 	out->rejected = count_of(&ledger->rejected);
 }
 
-void claim_measure(const struct claim *claim, struct progress *out)
+/* Adds how far the consumer of a claim has got with its producer. */
+static void claim_measure(const struct claim *claim, struct progress *out)
 {
 	struct member *producer = claim->producer, *consumer = claim->consumer;
 	const struct channel_shape *shape = &producer->channel->shape;

@@ -34,7 +34,5 @@ bool member_takes_part(const struct member *m);
 
 /* Adds up how far a member has got. Returns how many places it has looked at. */
 int member_measure(struct member *m, struct progress *out);
-/* Adds how far the consumer of a claim has got with its producer. */
-void claim_measure(const struct claim *claim, struct progress *out);
 
 #endif

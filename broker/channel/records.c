@@ -451,12 +451,6 @@ static uint64_t orphan_order(const void *object)
 	return ((const struct orphan *)object)->number;
 }
 
-static int orphan_restore(struct broker *b, void *object)
-{
-	(void)b;
-	return orphan_attach(object);
-}
-
 static const struct object_kind orphan_kind = {
     .type = RECORD_ORPHAN,
     .name = "message of a producer that is gone",
@@ -464,7 +458,7 @@ static const struct object_kind orphan_kind = {
     .record = offsetof(struct orphan, record),
     .order = orphan_order,
     .fields = orphan_fields,
-    .attach = orphan_restore,
+    .attach = orphan_attach,
 };
 
 void orphan_note(struct orphan *o)
@@ -480,19 +474,13 @@ static void acknowledged_fields(struct record *r, void *object)
 	record_rest_of(r, (char *)a->versions, &a->size);
 }
 
-static int acknowledged_restore(struct broker *b, void *object)
-{
-	(void)b;
-	return acknowledged_attach(object);
-}
-
 static const struct object_kind acknowledged_kind = {
     .type = RECORD_ACKNOWLEDGED,
     .name = "producer's messages that were acknowledged by who is gone",
     .size = sizeof(struct acknowledged),
     .record = offsetof(struct acknowledged, record),
     .fields = acknowledged_fields,
-    .attach = acknowledged_restore,
+    .attach = acknowledged_attach,
 };
 
 void acknowledged_note(struct acknowledged *a)

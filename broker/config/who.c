@@ -95,11 +95,6 @@ int principal_find_user(const char *name, uid_t *out)
 	return find_id(look_up_user, name, out);
 }
 
-int principal_find_group(const char *name, gid_t *out)
-{
-	return find_id(look_up_group, name, out);
-}
-
 int principal_parse(const struct config_reader *r, const struct config_path *path,
 		    const json_t *value, const char *name, struct principal *who)
 {
@@ -114,7 +109,7 @@ int principal_parse(const struct config_reader *r, const struct config_path *pat
 		return 0;
 	}
 
-	int e = who->type == PRINCIPAL_GROUP ? principal_find_group(name, &who->id)
+	int e = who->type == PRINCIPAL_GROUP ? find_id(look_up_group, name, &who->id)
 					     : principal_find_user(name, &who->id);
 	if (e == -ENOMEM)
 		return config_fail_memory(r);

@@ -15,9 +15,6 @@
  * 0, CONFIG_EINVALID when there is none, or a negative errno of the system's user database. */
 int principal_find_user(const char *name, uid_t *out);
 
-/** Finds the gid of a group in the same way. */
-int principal_find_group(const char *name, gid_t *out);
-
 /**
  * Reads a list like ["root", "@video", 1000, "*"]. @path says where it is, for messages. Returns
  * 0, CONFIG_EINVALID or a negative errno, worded in the reader's buffer. @out is written on

@@ -70,11 +70,6 @@ static bool is_of_journal(int fd)
 	return strcmp(stream, own) == 0;
 }
 
-int log_descriptor(void)
-{
-	return log_sink_descriptor();
-}
-
 void log_open(void)
 {
 	form = is_of_journal(STDERR_FILENO) ? FORM_JOURNAL : FORM_DATED;

@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "broker/log/log.h"
 #include "broker/log/sink.h"
 
 static enum { SINK_PLAIN, SINK_OWN, SINK_SOCKET, SINK_ASKED } sink = SINK_PLAIN;
@@ -43,7 +44,7 @@ void log_sink_open(void)
 	sink = own >= 0 ? SINK_OWN : SINK_ASKED;
 }
 
-int log_sink_descriptor(void)
+int log_descriptor(void)
 {
 	return own;
 }

@@ -7,8 +7,6 @@
 
 /* Makes the log give up a line that stderr has no room for, from now on, rather than wait. */
 void log_sink_open(void);
-/* Returns what the log writes to; -1: stderr itself. */
-int log_sink_descriptor(void);
 /* Whether the line, with its newline at the end, was written. */
 bool log_sink_write(const char *line, size_t size);
 

@@ -29,7 +29,9 @@ void cuda_place_leave(struct cuda_place *p)
 	cuda_leave(&p->scope);
 }
 
-int cuda_stream_fail(struct failure *failure, const char *call, CUresult result)
+/* Like cuda_fail(), for a call that may have failed because of the stream: returns SHARE_EINVAL if
+ * the driver knows no such stream. */
+static int cuda_stream_fail(struct failure *failure, const char *call, CUresult result)
 {
 	int r = cuda_fail(failure, call, result);
 

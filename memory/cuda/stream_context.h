@@ -33,8 +33,4 @@ int cuda_place_identify(struct cuda_place *p, CUstream stream, struct failure *f
  * cuda_place_enter() gives. */
 bool cuda_stream_id(const struct cuda *cu, CUstream stream, unsigned long long *id);
 
-/* Like cuda_fail(), for a call that may have failed because of the stream: returns SHARE_EINVAL if
- * the driver knows no such stream. */
-int cuda_stream_fail(struct failure *failure, const char *call, CUresult result);
-
 #endif

@@ -68,7 +68,7 @@ static void examine_permissions(struct examination *e)
 	json_decref(rows);
 }
 
-void examine_broker(struct examination *e)
+static void examine_broker(struct examination *e)
 {
 	if (e->client)
 		examine_status(e);

@@ -35,7 +35,6 @@ bool read_text(const struct examination *e, const char *path, char *out, size_t 
 int read_report(share_client *client, const char *what, json_t **out);
 
 /* Each looks at some subjects. */
-void examine_broker(struct examination *e);
 void examine_old_memory(struct examination *e);
 void examine_kernel(struct examination *e);
 void examine_limits(struct examination *e);
