@@ -279,17 +279,6 @@ static void refuse(struct request *r, struct pool *p, int why, const struct fail
 	request_fail(r, failure->error, "%s%s", failure->text, holds);
 }
 
-/* Fails the request for a reason of the broker's or of an agent's. @failure NULL: the broker is out
- * of memory. */
-static void fail_system(struct request *r, struct pool *p, const struct failure *failure)
-{
-	count_failure(r, p, ALLOC_SYSTEM);
-	if (failure)
-		request_fail_with(r, failure);
-	else
-		request_fail_memory(r);
-}
-
 /* Allocates as many more buffers as there is room for. Nobody waits for them, so nothing is tried
  * twice. */
 static uint32_t alloc_more(struct request *r, struct buffer *first, uint64_t alignment,
@@ -392,12 +381,14 @@ static void give_allocated(struct request *r, struct pool *p, struct buffer *buf
 
 	if (e == SCRUB_LATER)
 		return;
-	if (e != 0)
-		fail_system(r, p, &failure);
-	else if (r->m->alloc.count > 1)
+	if (e != 0) {
+		count_failure(r, p, ALLOC_SYSTEM);
+		request_fail_with(r, &failure);
+	} else if (r->m->alloc.count > 1) {
 		give_with_more(r, buffer, alignment);
-	else
+	} else {
 		request_give_allocated(r->client, r->m->serial, buffer);
+	}
 	buffer_unref(r->broker, buffer);
 }
 
@@ -429,7 +420,7 @@ void handle_alloc(struct request *r)
 	if (why != 0)
 		refuse(r, p, why, &failure);
 	else if (buffer_new(r->broker, &a, &buffer) != 0)
-		fail_system(r, p, NULL);
+		refuse(r, p, failure_no_memory(&failure, "the broker"), &failure);
 	else
 		give_allocated(r, p, buffer, a.alignment);
 }

@@ -166,16 +166,13 @@ static uint64_t bytes_of(const struct pool *p, const struct account *account)
 	return u ? u->bytes : 0;
 }
 
-static uint64_t bytes_of_all(const struct pool *p)
-{
-	return pool_is_adopted(p) ? p->extent.reserved : p->extent.used + p->gated.bytes;
-}
-
 bool pool_user_may_have(const struct pool *p, const struct account *account, uint64_t bytes)
 {
-	const struct fair_share share = {.total = p->sizes.limit,
-					 .used = bytes_of_all(p),
-					 .users = p->use.n_takers > 0 ? p->use.n_takers : 1};
+	const struct fair_share share = {
+	    .total = p->sizes.limit,
+	    .used = pool_is_adopted(p) ? p->extent.reserved : p->extent.used + p->gated.bytes,
+	    .users = p->use.n_takers > 0 ? p->use.n_takers : 1,
+	};
 	uint64_t mine = bytes_of(p, account);
 
 	/* a request that there is no room for is refused for that */

@@ -106,18 +106,14 @@ uint32_t client_possessions_end(const struct client *c)
 	return c->memory->n_groups * POSSESSION_GROUP;
 }
 
-static bool possesses(const struct client *c, uint32_t segment)
-{
-	const struct possession *has = client_possession(c, segment);
-
-	return has && has->what;
-}
-
 bool client_has_segments(const struct client *c)
 {
-	for (uint32_t i = 0; i < client_possessions_end(c); i++)
-		if (possesses(c, i))
+	for (uint32_t i = 0; i < client_possessions_end(c); i++) {
+		const struct possession *has = client_possession(c, i);
+
+		if (has && has->what)
 			return true;
+	}
 	return false;
 }
 

@@ -138,7 +138,7 @@ static int segment_attach(struct broker *b, void *object)
 		p->extent.reserved += size;
 	if (s->state == SEGMENT_RETIRING) {
 		suballocator_hold_region(&p->suballocator, &s->region);
-		segment_return_descriptors(b, s);
+		segment_return_descriptors(b, &s->cost);
 		p->extent.retiring += kind_of_segment(s)->on_device ? size : 0;
 	}
 	return 0;

@@ -123,7 +123,7 @@ int segment_cost_take(struct pool *pool, struct account *account,
 	return account_refuse(account, lacks, also, failure);
 }
 
-static void return_descriptors(struct broker *b, struct segment_cost *cost)
+void segment_return_descriptors(struct broker *b, struct segment_cost *cost)
 {
 	charge_return(&cost->descriptors);
 	if (cost->n_nobodys == 0)
@@ -132,14 +132,9 @@ static void return_descriptors(struct broker *b, struct segment_cost *cost)
 	cost->n_nobodys = 0;
 }
 
-void segment_return_descriptors(struct broker *b, struct segment *s)
-{
-	return_descriptors(b, &s->cost);
-}
-
 void segment_cost_return(struct broker *b, struct segment_cost *cost)
 {
-	return_descriptors(b, cost);
+	segment_return_descriptors(b, cost);
 	charge_return(&cost->segment);
 }
 

@@ -13,7 +13,6 @@ struct closing;
 struct failure;
 struct memory_segment;
 struct pool;
-struct segment;
 
 /* What whoever has made its pool, or has brought its memory, pays before there is a segment. */
 struct segment_cost {
@@ -32,7 +31,7 @@ void segment_cost_return(struct broker *b, struct segment_cost *cost);
 /* Makes what it takes to close the descriptors of memory that a client had already. 0 or
  * -ENOMEM. */
 int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[static 2]);
-/* Returns what the segment's descriptors cost: a retired one has none any more. */
-void segment_return_descriptors(struct broker *b, struct segment *s);
+/* Returns what the descriptors cost: a segment that is retired has none any more. */
+void segment_return_descriptors(struct broker *b, struct segment_cost *cost);
 
 #endif

@@ -94,7 +94,7 @@ static void segment_retire(struct broker *b, struct segment *s)
 	if (s->pool->choice.kind->id == MEMORY_HOST && !b->has_ended)
 		r = memory_host_discard(&s->memory);
 	segment_close_descriptors(s);
-	segment_return_descriptors(b, s);
+	segment_return_descriptors(b, &s->cost);
 	if (r < 0)
 		log_warning("cannot give the memory of a segment of pool '%s' back: %s",
 			    s->pool->name, strerror(-r));
@@ -253,11 +253,6 @@ bool segment_retired(struct broker *b, struct segment *s, struct client *client)
 	return true;
 }
 
-static bool is_of_process(const struct segment *s, const struct client *client)
-{
-	return client->peer.pid == process_pid(s->memory.fd);
-}
-
 /* Whether another connection of that process has the segment. */
 static bool has_other(struct broker *b, const struct segment *s, const struct client *gone)
 {
@@ -279,7 +274,8 @@ static bool has_other(struct broker *b, const struct segment *s, const struct cl
 void segment_give_up(struct broker *b, struct segment *s, const struct client *client)
 {
 	if (s->pool->device || !kind_of_segment(s)->of_maker || s->state != SEGMENT_ACTIVE ||
-	    !is_of_process(s, client) || has_other(b, s, client) || MUTATION(given_up_is_kept))
+	    client->peer.pid != process_pid(s->memory.fd) || has_other(b, s, client) ||
+	    MUTATION(given_up_is_kept))
 		return;
 	s->incarnation = SEGMENT_GIVEN_UP;
 	segment_note(b, s);

@@ -80,13 +80,6 @@ static bool is_waited_for(const struct trim *t, uint64_t now)
 	return !has_answered(t) && t->cost_ms + (now - t->asked_ms) < COST_MS;
 }
 
-/* Whether a client has nothing to give: whoever waits for memory in the pool itself had given back
- * all before it asked. */
-static bool has_nothing(const struct client *c, const struct pool *pool)
-{
-	return deferred_has(&pool->waiting.requests, c);
-}
-
 bool trim_ask(struct broker *b, const struct client *except, const struct pool *pool,
 	      const struct account *account, uint64_t since_ms)
 {
@@ -96,9 +89,10 @@ bool trim_ask(struct broker *b, const struct client *except, const struct pool *
 	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
 		struct client *c = b->clients->by_slot[i];
 
+		/* whoever waits for memory in the pool itself had given back all before it asked */
 		if (!c || c == except || c->state != CLIENT_READY ||
 		    (account && c->account != account) || !has_magazine(c, account ? NULL : pool) ||
-		    has_nothing(c, pool))
+		    deferred_has(&pool->waiting.requests, c))
 			continue;
 		if (is_to_be_asked(&c->memory->trim, now, since_ms))
 			ask(c, account ? NULL : pool, 0, now);
