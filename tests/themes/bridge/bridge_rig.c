@@ -147,6 +147,14 @@ int bridge_said(const struct bridge_process *p, const char *text)
 	return n;
 }
 
+void bridge_show(const struct bridge_process *p)
+{
+	char *log = log_of(p);
+
+	fprintf(stderr, "---- a bridge said ----\n%s----\n", log);
+	free(log);
+}
+
 /* On a busy machine a peer may be silent for long, and is lost where a test says so. */
 void far_start(struct sides *s, const char *const *options)
 {

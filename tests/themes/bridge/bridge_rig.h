@@ -49,6 +49,8 @@ const char *bridge_gpu_way(void);
 
 /* How many lines of its log have @text in them. */
 int bridge_said(const struct bridge_process *p, const char *text);
+/* All that it has said, to stderr, for whoever reads why a test has failed. */
+void bridge_show(const struct bridge_process *p);
 
 /* The mirror of the channel "q", for a consumer, as soon as the bridge has made it. */
 share_channel *mirror_open(share_client *c);
