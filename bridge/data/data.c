@@ -365,13 +365,17 @@ int data_connect(struct link *l, const void *address, bool wants_pieces)
 }
 
 /* UCX 1.22 did not always get a new connection to work when one was lost in the middle of a
- * transfer by its transports of CUDA. Others go on without them. */
-static void distrust_cuda(struct data_end *d)
+ * transfer by its transports of CUDA. Others go on without them. What it has of the lost one stays:
+ * ucp_worker_destroy() was seen to free some of it twice, and to read what it had freed (H100). */
+static bool distrusts_cuda(struct data_end *d)
 {
 	if (!d->cuda || !d->link->traffic.gpu || TAILQ_EMPTY(&d->transfers))
-		return;
-	say("a link was lost while UCX moved memory of GPUs: from now on it is staged");
+		return false;
+	if (d->data->cuda)
+		say("a link was lost while UCX moved memory of GPUs: from now on it is staged");
 	d->data->cuda = false;
+	d->data->has_remains = true;
+	return true;
 }
 
 static void close_endpoint(struct data_end *d)
@@ -394,11 +398,12 @@ void data_end(struct link *l)
 {
 	struct data_end *d = l->data;
 	struct transfer *t;
+	bool stays;
 
 	if (!d)
 		return;
 	d->ending = true;
-	distrust_cuda(d);
+	stays = distrusts_cuda(d);
 	/* Copies that go on by themselves use memory that others may have afterwards. */
 	staging_settle(d->data->staging, d);
 	if (d->worker)
@@ -411,7 +416,7 @@ void data_end(struct link *l)
 		event_free(d->readable);
 	if (d->later)
 		event_free(d->later);
-	if (d->worker)
+	if (d->worker && !stays)
 		ucp_worker_destroy(d->worker);
 	d->worker = NULL;
 	/* What the worker has not finished it does not touch any more. */
@@ -496,7 +501,7 @@ void data_close(struct bridge *b)
 {
 	if (!b->data)
 		return;
-	if (b->data->context)
+	if (b->data->context && !b->data->has_remains)
 		ucp_cleanup(b->data->context);
 	staging_close(b->data->staging);
 	free(b->data);

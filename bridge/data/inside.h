@@ -20,9 +20,10 @@
 struct data {
 	ucp_context_h context;
 	struct staging *staging;
-	bool cuda;       /* UCX takes memory of GPUs as it is, with new links */
-	bool few;        /* processors for this process and others */
-	bool in_context; /* of a device, as some versions of UCX want who calls them */
+	bool cuda;        /* UCX takes memory of GPUs as it is, with new links */
+	bool has_remains; /* of a link that was lost meanwhile, which UCX cannot end */
+	bool few;         /* processors for this process and others */
+	bool in_context;  /* of a device, as some versions of UCX want who calls them */
 };
 
 struct pieces {
