@@ -14,7 +14,8 @@ struct registration {
 	struct registration *next;
 	uintptr_t address;
 	uint64_t size;
-	bool readonly;
+	bool readonly, gone;
+	unsigned n_uses;   /* by work on streams */
 	CUcontext context; /* with which it ends */
 };
 
@@ -29,33 +30,58 @@ static struct registration *find(uintptr_t address, uint64_t size)
 }
 
 /* With the lock held. */
+static void end(struct registration **at)
+{
+	struct registration *r = *at;
+
+	*at = r->next;
+	r->gone = true;
+	if (r->n_uses == 0)
+		free(r);
+}
+
+/* With the lock held. */
 void host_forget_context(CUcontext context)
 {
 	for (struct registration **at = &registrations; *at;) {
-		struct registration *r = *at;
-
-		if (r->context != context) {
-			at = &r->next;
-			continue;
-		}
-		*at = r->next;
-		free(r);
+		if ((*at)->context == context)
+			end(at);
+		else
+			at = &(*at)->next;
 	}
+}
+
+struct registration *host_use(uintptr_t address, uint64_t size, bool *writable)
+{
+	struct registration *r;
+
+	pthread_mutex_lock(&standin_lock);
+	r = find(address, size);
+	if (r && (address < r->address || size > r->size || address - r->address > r->size - size))
+		r = NULL;
+	if (r) {
+		r->n_uses++;
+		*writable = !r->readonly;
+	}
+	pthread_mutex_unlock(&standin_lock);
+	return r;
+}
+
+void host_unuse(struct registration *r)
+{
+	pthread_mutex_lock(&standin_lock);
+	if (--r->n_uses == 0 && r->gone)
+		free(r);
+	pthread_mutex_unlock(&standin_lock);
 }
 
 bool host_registered(uintptr_t address, uint64_t size, bool *writable)
 {
-	struct registration *r;
-	bool inside;
+	struct registration *r = host_use(address, size, writable);
 
-	pthread_mutex_lock(&standin_lock);
-	r = find(address, size);
-	inside =
-	    r && address >= r->address && size <= r->size && address - r->address <= r->size - size;
-	if (inside)
-		*writable = !r->readonly;
-	pthread_mutex_unlock(&standin_lock);
-	return inside;
+	if (r)
+		host_unuse(r);
+	return r;
 }
 
 /* Whether all of it is mapped, readable, and writable where that is wanted. */
@@ -109,25 +135,40 @@ CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned flags)
 	return CUDA_SUCCESS;
 }
 
+/* With the lock held. */
+static struct registration **find_from(uintptr_t address)
+{
+	struct registration **at = &registrations;
+
+	while (*at && (*at)->address != address)
+		at = &(*at)->next;
+	return at;
+}
+
+/* Waits for the work on streams that was to use it, as the real driver does (docs/gpu-results.md).
+ */
 CUresult cuMemHostUnregister(void *address)
 {
-	CUresult result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	struct registration **at;
+	bool is_there;
 
 	ENTER(cuMemHostUnregister, NEEDS_CONTEXT);
 	UNSAFE_IN_CAPTURE();
 	stream_stall();
 	pthread_mutex_lock(&standin_lock);
-	for (struct registration **at = &registrations; *at; at = &(*at)->next)
-		if ((*at)->address == (uintptr_t)address) {
-			struct registration *r = *at;
-
-			*at = r->next;
-			free(r);
-			result = CUDA_SUCCESS;
+	for (unsigned round = 0;; round++) {
+		at = find_from((uintptr_t)address);
+		if (!*at || (*at)->n_uses == 0)
 			break;
-		}
+		pthread_mutex_unlock(&standin_lock);
+		stream_poll(round);
+		pthread_mutex_lock(&standin_lock);
+	}
+	is_there = *at;
+	if (is_there)
+		end(at);
 	pthread_mutex_unlock(&standin_lock);
-	return result;
+	return is_there ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned flags)

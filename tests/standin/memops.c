@@ -15,6 +15,7 @@
 struct memory_operation {
 	bool wait, illegal;
 	unsigned compare;
+	struct registration *registration; /* of the cell */
 	_Atomic uint64_t *cell;
 	uint64_t value;
 };
@@ -64,7 +65,8 @@ static CUresult prepare(struct memory_operation *m, bool wait, CUdeviceptr addre
 
 	if (address % 8 || (!wait && flags) || (wait && flags > CU_STREAM_WAIT_VALUE_NOR))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!host_registered(at, 8, &writable))
+	m->registration = host_use(at, 8, &writable);
+	if (!m->registration)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(&m->cell, &at, sizeof(at));
 	m->wait = wait;
@@ -88,6 +90,13 @@ static CUresult prepare_step(struct memory_operation *m, const CUstreamBatchMemO
 	}
 }
 
+static void release(struct operation *o)
+{
+	for (unsigned i = 0; i < o->count; i++)
+		if (o->steps[i].registration)
+			host_unuse(o->steps[i].registration);
+}
+
 static CUresult batch(CUstream stream, const CUstreamBatchMemOpParams *params, unsigned count)
 {
 	struct operation *o;
@@ -98,6 +107,7 @@ static CUresult batch(CUstream stream, const CUstreamBatchMemOpParams *params, u
 	if (!stream_find(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
 	o = operation_create(run);
+	o->release = release;
 	o->steps = calloc(count, sizeof(*o->steps));
 	if (!o->steps)
 		abort();
@@ -106,6 +116,7 @@ static CUresult batch(CUstream stream, const CUstreamBatchMemOpParams *params, u
 		result = prepare_step(&o->steps[i], &params[i]);
 	if (result == CUDA_SUCCESS)
 		return stream_enqueue(stream, o);
+	release(o);
 	free(o->steps);
 	free(o);
 	return result;

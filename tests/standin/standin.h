@@ -215,6 +215,11 @@ bool capture_forbids(void);
 
 /* Host memory the GPU may use; *writable: not registered as read-only. */
 bool host_registered(uintptr_t address, uint64_t size, bool *writable);
+/* The same for work on a stream: until host_unuse(), who wants to end the registration waits. NULL:
+ * it is not registered. */
+struct registration;
+struct registration *host_use(uintptr_t address, uint64_t size, bool *writable);
+void host_unuse(struct registration *r);
 void host_forget_context(CUcontext context);
 
 #endif

@@ -134,6 +134,33 @@ Test(standin_order, a_batch_waits_and_then_writes)
 	CHECK(page[1] == 8);
 }
 
+static void *open_gate(void *cell)
+{
+	*(_Atomic uint64_t *)cell = 1;
+	return NULL;
+}
+
+Test(standin_order, memory_is_registered_until_the_work_that_uses_it_is_done)
+{
+	_Atomic uint64_t *gate, *page;
+	pthread_t thread;
+	CUstream s;
+
+	standin_configure("");
+	use_context();
+	gate = cells();
+	page = cells();
+	use_page(gate);
+	use_page(page);
+	s = stream_create();
+	MUST(cuStreamWaitValue64(s, CELL(gate), 1, GEQ));
+	MUST(cuStreamWriteValue64(s, CELL(page), 8, 0));
+	CHECK(pthread_create(&thread, NULL, open_gate, gate) == 0);
+	MUST(cuMemHostUnregister(plain(page)));
+	CHECK(page[0] == 8);
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
 Test(standin_order, values_lie_in_registered_memory)
 {
 	_Atomic uint64_t *page;
