@@ -323,7 +323,7 @@ Test(bridge_frames, messages_that_never_end_keep_nothing)
 	}
 	peer_say(&p, "{\"say\":\"ping\",\"at\":4711}");
 	peer_hear_word(&p, "pong");
-	until(buffers_of(&s) == before);
+	check_eq(buffers_of(&s), before);
 	send_frame(&p, DATA_MESSAGE, which, DEPTH + 1, &frames[0]);
 	peer_expect_hung_up(&p);
 	until(bridge_said(&s.far_bridge, "a message that has no place") == 1);
