@@ -11,8 +11,8 @@
 #
 # share_cores(N TEST...)
 #   These keep so many cores busy. CTest starts two tests for each core with a sanitizer and three without
-#   (scripts/test), as most of them wait for processes for so long. One that keeps all cores busy says one
-#   less: CTest would start it when no other runs, which is after all others.
+#   (scripts/test), as most of them wait for processes for half of their time or longer. One that keeps all
+#   cores busy says one less: CTest would start it when no other runs, which is after all others.
 #
 # share_long(SECONDS TEST...)
 #   These take about so long. CTest starts the longest first, so that none is left alone at the end.

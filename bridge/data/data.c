@@ -365,8 +365,9 @@ int data_connect(struct link *l, const void *address, bool wants_pieces)
 }
 
 /* UCX 1.22 did not always get a new connection to work when one was lost in the middle of a
- * transfer by its transports of CUDA. Others go on without them. What it has of the lost one stays:
- * ucp_worker_destroy() was seen to free some of it twice, and to read what it had freed (H100). */
+ * transfer by its transports of CUDA, so links that come later go without them. Returns true if
+ * this link was lost so. Then its worker has to stay, as ucp_worker_destroy() was seen to free some
+ * of it twice, and to read what it had freed (H100). */
 static bool distrusts_cuda(struct data_end *d)
 {
 	if (!d->cuda || !d->link->traffic.gpu || TAILQ_EMPTY(&d->transfers))

@@ -140,9 +140,11 @@ static bool is_there(struct between *b, const char *name)
 static bool comes(struct between *b, const char *name)
 {
 	if (waitpid(b->sides.far_bridge.pid, NULL, WNOHANG) == b->sides.far_bridge.pid) {
-		if (bridge_said(&b->sides.far_bridge, "comp->count > 0") != 1)
+		int said = bridge_said(&b->sides.far_bridge, "comp->count > 0");
+
+		if (said != 1)
 			bridge_show(&b->sides.far_bridge);
-		check(bridge_said(&b->sides.far_bridge, "comp->count > 0") == 1);
+		check_eq(said, 1);
 		start_far(b);
 	}
 	return is_there(b, name);
