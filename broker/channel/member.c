@@ -28,8 +28,6 @@
 #include "broker/order/order.h"
 #include "pages/page.h"
 
-#define UNIT 4096 /* bytes of memory that are there together, at least */
-
 /* Gives a consumer a slot. A producer needs none, as what others have of it lies in rows, which its
  * claims own. */
 static int take_slot(struct channel *ch, struct member *m)
@@ -83,41 +81,6 @@ static int make_page(struct member *m)
 	if (m->page.fd < 0)
 		return m->page.fd;
 	return page_map(m->page.fd, m->page.size, false, &m->page.memory);
-}
-
-size_t member_unwritten(struct member *m, const void *at)
-{
-	size_t offset = (size_t)((const char *)at - (const char *)m->page.memory);
-	size_t unit = offset / UNIT * UNIT;
-	off_t data;
-
-	if (m->page.written[0] == unit + 1 || m->page.written[1] == unit + 1)
-		return 0;
-	data = lseek(m->page.fd, (off_t)unit, SEEK_DATA);
-	if (data < 0 && errno == ENXIO)
-		return m->page.size - offset;
-	if (data >= (off_t)(unit + UNIT))
-		return (size_t)data - offset;
-	/* the answer stays true, as nobody can make holes in a page that is sealed */
-	m->page.written[1] = m->page.written[0];
-	m->page.written[0] = unit + 1;
-	return 0;
-}
-
-const struct channel_ticket *member_next_ticket(struct member *producer, uint32_t *ticket)
-{
-	const struct channel_shape *shape = &producer->channel->shape;
-
-	while (*ticket < shape->in_flight) {
-		const struct channel_ticket *t =
-		    channel_ticket_at(producer->page.memory, shape, *ticket);
-		size_t zeros = member_unwritten(producer, t);
-
-		if (zeros == 0)
-			return t;
-		*ticket += (uint32_t)((zeros - 1) / sizeof(*t) + 1);
-	}
-	return NULL;
 }
 
 static int equip(struct member *m)
@@ -202,14 +165,6 @@ void member_free_if_unused(struct member *m)
 {
 	if (m->state == MEMBER_GONE && !claims_first(m) && !producer_has_orphans(m))
 		member_free(m);
-}
-
-bool member_receives_no_more(struct member *consumer)
-{
-	const struct channel_ledger *ledger = consumer->page.memory;
-
-	return member_unwritten(consumer, ledger) == 0 &&
-	       atomic_load_explicit(&ledger->receives_no_more, memory_order_acquire);
 }
 
 static int try_to_join(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,

@@ -1,12 +1,65 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a producer's ring says of a message, by ticket. Each word is read once, and is whatever its
- * owner liked. */
+/*
+ * What members' pages say: where their owners have written anything, and what a producer's ring has
+ * of a message, by ticket. Each word is read once, and is whatever its owner liked.
+ */
+
+#include <errno.h>
+#include <unistd.h>
 
 #include <share/channel.h>
 
 #include "base/mutation.h"
 #include "broker/channel/orphan.h"
+
+#define UNIT 4096 /* bytes of memory that are there together, at least */
+
+size_t member_unwritten(struct member *m, const void *at)
+{
+	size_t offset = (size_t)((const char *)at - (const char *)m->page.memory);
+	size_t unit = offset / UNIT * UNIT;
+	off_t data;
+
+	if (m->page.written[0] == unit + 1 || m->page.written[1] == unit + 1)
+		return 0;
+	data = lseek(m->page.fd, (off_t)unit, SEEK_DATA);
+	if (data < 0 && errno == ENXIO)
+		return m->page.size - offset;
+	if (data >= (off_t)(unit + UNIT))
+		return (size_t)data - offset;
+	/* the answer stays true, as nobody can make holes in a page that is sealed */
+	m->page.written[1] = m->page.written[0];
+	m->page.written[0] = unit + 1;
+	return 0;
+}
+
+const struct channel_ticket *member_next_ticket(struct member *producer, uint32_t *ticket)
+{
+	const struct channel_shape *shape = &producer->channel->shape;
+
+	while (*ticket < shape->in_flight) {
+		const struct channel_ticket *t =
+		    channel_ticket_at(producer->page.memory, shape, *ticket);
+		size_t zeros = member_unwritten(producer, t);
+
+		if (zeros == 0)
+			return t;
+		*ticket += (uint32_t)((zeros - 1) / sizeof(*t) + 1);
+	}
+	return NULL;
+}
+
+bool member_receives_no_more(struct member *consumer)
+{
+	const struct channel_ledger *ledger = consumer->page.memory;
+
+	return member_unwritten(consumer, ledger) == 0 &&
+	       atomic_load_explicit(&ledger->receives_no_more, memory_order_acquire);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Messages, by ticket                                                                         */
 
 #define WORD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
