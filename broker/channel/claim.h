@@ -69,9 +69,17 @@ uint32_t claim_ask_rejected(const struct claim *claim, uint32_t ticket, uint32_t
 uint64_t claim_taken(const struct claim *claim);
 /* Whether the producer has let the consumer in, which can have nothing of it otherwise. */
 bool claim_is_admitted(const struct claim *claim);
+/* Whether no fence in the row is still to be reached. The row does not change any more, so a fence
+ * that was found reached is not looked at again. False also if there was no time or no memory. */
+bool claim_is_quiet(struct claim *claim, int *budget);
 /* Has the broker look at the claim soon, and again every now and then, until it ends or there is
  * nothing that could change. */
 void claim_follow(struct claim *claim);
+void claim_unfollow(struct claim *claim);
+/* Frees a claim that nothing is left of. */
+void claim_free(struct claim *claim);
+/* Does so, and frees its members and its channel with it if nothing else is left of them. */
+void claim_end(struct claim *claim);
 
 /* Adds an entry for a buffer of an orphan that the consumer has from now on, at the producer's
  * cost; @buffer may be NULL. NULL without memory. */
