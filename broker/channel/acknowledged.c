@@ -45,7 +45,7 @@ static struct acknowledged *acknowledged_of(struct member *producer)
 	return p->acknowledged;
 }
 
-int acknowledged_attach(struct broker *b, void *object)
+static int acknowledged_attach(struct broker *b, void *object)
 {
 	struct acknowledged *a = object;
 	struct member *producer = a->producer;
@@ -57,6 +57,33 @@ int acknowledged_attach(struct broker *b, void *object)
 	producer->as_producer.acknowledged = a;
 	a->is_noted = true;
 	return 0;
+}
+
+static void acknowledged_fields(struct record *r, void *object)
+{
+	struct acknowledged *a = object;
+
+	record_member(r, &a->producer);
+	record_rest_of(r, (char *)a->versions, &a->size);
+}
+
+static const struct object_kind acknowledged_kind = {
+    .type = RECORD_ACKNOWLEDGED,
+    .name = "producer's messages that were acknowledged by who is gone",
+    .size = sizeof(struct acknowledged),
+    .record = offsetof(struct acknowledged, record),
+    .fields = acknowledged_fields,
+    .attach = acknowledged_attach,
+};
+
+void acknowledged_note(struct acknowledged *a)
+{
+	object_put(a->producer->channel->broker->journal, &acknowledged_kind, a);
+}
+
+int acknowledged_restore(struct broker *b)
+{
+	return objects_restore(b->journal, &acknowledged_kind, b);
 }
 
 bool orphan_note_acknowledged(const struct claim *claim, uint32_t ticket, uint32_t version)

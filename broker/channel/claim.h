@@ -81,6 +81,12 @@ void claim_free(struct claim *claim);
 /* Does so, and frees its members and its channel with it if nothing else is left of them. */
 void claim_end(struct claim *claim);
 
+/* Returns the account of the claim's producer, or of its consumer. */
+struct account *claim_account(const struct claim *claim, bool producer);
+/* Adds an entry for a buffer that the claim's consumer may use. @payer is whose the reference on
+ * the buffer is. 0, -ENOMEM, or -EDQUOT if no account has room for @price. */
+int entry_add(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
+	      struct account *payer, uint32_t price, struct entry **out);
 /* Adds an entry for a buffer of an orphan that the consumer has from now on, at the producer's
  * cost; @buffer may be NULL. NULL without memory. */
 struct entry *claim_add_entry(struct claim *claim, uint32_t ticket, uint32_t version,
@@ -91,8 +97,5 @@ void entry_is_orphans(struct claim *claim, struct entry *entry);
 bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);
 /* Frees an entry that the consumer is done with. */
 void entry_give_up(struct claim *claim, struct entry *entry);
-/* Makes an entry again that an earlier broker had made. 0 or -ENOMEM. */
-int claim_restore_entry(struct claim *claim, uint32_t ticket, uint32_t version,
-			struct buffer *buffer, bool consumer_pays, uint32_t record);
 
 #endif

@@ -182,9 +182,9 @@ enum member_error {
 /* Makes a member. @flags are those of CHANNEL_OPEN. 0, an enum member_error or negative errno. */
 int member_new(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,
 	       struct member **out);
-/* Puts a member that another broker had, and that is filled in, into its channel. 0 or negative
- * errno. */
-int member_attach(struct member *m);
+/* Returns the memory that the broker may keep of a member's messages; and the size of its page. */
+uint64_t member_own(const struct channel *ch, uint32_t role);
+size_t member_page_size(const struct channel *ch, uint32_t role);
 /* Makes a member that is PREPARING one that is HERE, with the claims that come of that. 0 or
  * negative errno. */
 int member_ready(struct member *m);

@@ -51,7 +51,7 @@ static void give_slot_back(struct member *m)
 		*slot = NULL;
 }
 
-static size_t page_size(const struct channel *ch, uint32_t role)
+size_t member_page_size(const struct channel *ch, uint32_t role)
 {
 	return role == SHARE_PRODUCER ? channel_ring_size(&ch->shape, ch->layout)
 				      : channel_ledger_size(&ch->shape);
@@ -60,7 +60,7 @@ static size_t page_size(const struct channel *ch, uint32_t role)
 /* Returns the memory that the broker may keep of a member's messages. It is paid for when a
  * producer comes, as nobody can be refused any more when it goes. A queue's message takes one
  * entry, as one consumer at a time has it. */
-static uint64_t own_of(const struct channel *ch, uint32_t role)
+uint64_t member_own(const struct channel *ch, uint32_t role)
 {
 	uint64_t each = PRICE_INHERITED;
 
@@ -73,7 +73,7 @@ static int make_page(struct member *m)
 {
 	bool ring = m->role == SHARE_PRODUCER;
 
-	m->page.size = page_size(m->channel, m->role);
+	m->page.size = member_page_size(m->channel, m->role);
 	if (!charge_take(&m->charges.bytes, m->client->account, LIMIT_BYTES,
 			 m->page.size + CHANNEL_CONTROL_SIZE))
 		return MEMBER_BYTES_QUOTA;
@@ -88,7 +88,7 @@ static int equip(struct member *m)
 	int r;
 
 	if (!charge_take_with(&m->charges.membership, m->client->account, LIMIT_CHANNELS, 1,
-			      own_of(m->channel, m->role)))
+			      member_own(m->channel, m->role)))
 		return MEMBER_QUOTA;
 	if (!charge_take(&m->charges.descriptors, m->client->account, LIMIT_DESCRIPTORS,
 			 MEMBER_DESCRIPTORS))
@@ -225,7 +225,7 @@ static bool make_room(struct channel *ch, const struct account *a, uint32_t role
 		return orphans_give_way(ch, a, LIMIT_DESCRIPTORS, MEMBER_DESCRIPTORS, budget);
 	case MEMBER_BYTES_QUOTA:
 		return orphans_give_way(ch, a, LIMIT_BYTES,
-					page_size(ch, role) + CHANNEL_CONTROL_SIZE, budget);
+					member_page_size(ch, role) + CHANNEL_CONTROL_SIZE, budget);
 	default:
 		return false;
 	}
@@ -242,53 +242,6 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, uint32_
 	while (make_room(ch, client->account, role, r, &budget))
 		r = try_to_join(ch, client, role, flags, out);
 	return r != 0 && budget <= 0 ? MEMBER_LATER : r;
-}
-
-/* Charges @m's user again for a member that was read from its record. */
-static int charge_again(struct member *m)
-{
-	struct account *a = m->timelines->account;
-
-	return charge_take_with(&m->charges.membership, a, LIMIT_CHANNELS, 1,
-				own_of(m->channel, m->role)) &&
-		       charge_take(&m->charges.descriptors, a, LIMIT_DESCRIPTORS,
-				   MEMBER_DESCRIPTORS) &&
-		       charge_take(&m->charges.bytes, a, LIMIT_BYTES,
-				   m->page.size + CHANNEL_CONTROL_SIZE)
-		   ? 0
-		   : -ENOMEM;
-}
-
-int member_attach(struct member *m)
-{
-	struct channel *ch = m->channel;
-	struct channels *channels = ch->broker->channels;
-	bool ring = m->role == SHARE_PRODUCER;
-	struct stat st;
-
-	channels->n_members++;
-	LIST_INIT(&m->claims);
-	TAILQ_INSERT_TAIL(&ch->members, m, of_channel);
-	if (m->client) {
-		LIST_INSERT_HEAD(&m->client->members, m, of_client);
-		m->client->holds.memberships++;
-	}
-	if (!ring && m->state != MEMBER_GONE) {
-		if (m->as_consumer.slot >= ch->shape.consumers ||
-		    ch->consumers[m->as_consumer.slot])
-			return -EBADMSG;
-		ch->consumers[m->as_consumer.slot] = m;
-	}
-	if (m->as_producer.closing)
-		TAILQ_INSERT_TAIL(&channels->closing, m, as_producer.link);
-	channels_work_soon(ch->broker);
-	m->page.size =
-	    ring ? channel_ring_size(&ch->shape, ch->layout) : channel_ledger_size(&ch->shape);
-	if (fstat(m->page.fd, &st) < 0 || (uint64_t)st.st_size != m->page.size)
-		return -EBADMSG;
-	if (charge_again(m) < 0)
-		return -ENOMEM;
-	return page_map(m->page.fd, m->page.size, false, &m->page.memory);
 }
 
 /* The claims are there before anybody can know of the newcomer, so that whatever is sent from then

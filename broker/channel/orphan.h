@@ -86,8 +86,6 @@ void producer_note_acknowledged(const struct member *producer);
 /* Forgets that, when all orphans of the producer are made, so that nobody asks any more which
  * messages are none. */
 void producer_forget_acknowledged(struct member *producer);
-/* Gives a producer what an earlier broker had noted, a struct acknowledged. 0 or -EBADMSG. */
-int acknowledged_attach(struct broker *b, void *object);
 
 /* ------------------------------------------------------------------------------------------- */
 /* orphan.c: how they come, and whose they are                                                 */

@@ -7,8 +7,7 @@
  */
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include <sys/stat.h>
 
 #include <share/channel.h>
 
@@ -24,11 +23,7 @@
 #include "broker/memory/records.h"
 #include "broker/order/order.h"
 #include "broker/order/records.h"
-
-/* The objects that are restored already, by which those that refer to them find them. */
-struct channels_restored {
-	struct restored channels, members, claims;
-};
+#include "pages/page.h"
 
 /* ------------------------------------------------------------------------------------------- */
 /* Channels                                                                                    */
@@ -162,6 +157,51 @@ static uint64_t member_order(const void *object)
 	return ((const struct member *)object)->id;
 }
 
+/* Charges @m's user again for a member that was read from its record. */
+static int charge_again(struct member *m)
+{
+	struct account *a = m->timelines->account;
+
+	return charge_take_with(&m->charges.membership, a, LIMIT_CHANNELS, 1,
+				member_own(m->channel, m->role)) &&
+		       charge_take(&m->charges.descriptors, a, LIMIT_DESCRIPTORS,
+				   MEMBER_DESCRIPTORS) &&
+		       charge_take(&m->charges.bytes, a, LIMIT_BYTES,
+				   m->page.size + CHANNEL_CONTROL_SIZE)
+		   ? 0
+		   : -ENOMEM;
+}
+
+static int attach_member(struct member *m)
+{
+	struct channel *ch = m->channel;
+	struct channels *channels = ch->broker->channels;
+	struct stat st;
+
+	channels->n_members++;
+	LIST_INIT(&m->claims);
+	TAILQ_INSERT_TAIL(&ch->members, m, of_channel);
+	if (m->client) {
+		LIST_INSERT_HEAD(&m->client->members, m, of_client);
+		m->client->holds.memberships++;
+	}
+	if (m->role == SHARE_CONSUMER && m->state != MEMBER_GONE) {
+		if (m->as_consumer.slot >= ch->shape.consumers ||
+		    ch->consumers[m->as_consumer.slot])
+			return -EBADMSG;
+		ch->consumers[m->as_consumer.slot] = m;
+	}
+	if (m->as_producer.closing)
+		TAILQ_INSERT_TAIL(&channels->closing, m, as_producer.link);
+	channels_work_soon(ch->broker);
+	m->page.size = member_page_size(ch, m->role);
+	if (fstat(m->page.fd, &st) < 0 || (uint64_t)st.st_size != m->page.size)
+		return -EBADMSG;
+	if (charge_again(m) < 0)
+		return -ENOMEM;
+	return page_map(m->page.fd, m->page.size, false, &m->page.memory);
+}
+
 /* Whether what was read can be a member. One that is GONE is no client's any more, and all others
  * are. */
 static bool is_member(const struct broker *b, const struct member *m)
@@ -188,7 +228,7 @@ static int member_restore(struct broker *b, void *object)
 		return -EBADMSG;
 	if (restored_add(&b->channels->restored->members, m->id, m) < 0)
 		return -ENOMEM;
-	return member_attach(m);
+	return attach_member(m);
 }
 
 static const struct object_kind member_kind = {
@@ -209,7 +249,7 @@ void member_note(struct member *m)
 /* ------------------------------------------------------------------------------------------- */
 /* Claims                                                                                      */
 
-static void record_member(struct record *r, struct member **m)
+void record_member(struct record *r, struct member **m)
 {
 	uint64_t id = *m ? (*m)->id : 0;
 
@@ -282,18 +322,9 @@ void claim_note(struct claim *claim)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Entries of claims, which are no objects of their own                                        */
+/* What records of others have of these                                                        */
 
-/* What the record of an entry says. */
-struct taken {
-	struct claim *claim;
-	struct buffer *buffer;
-	uint32_t ticket, version, record;
-	bool consumer_pays;
-};
-
-/* Records a buffer that may be NULL. */
-static void record_buffer_or_none(struct record *r, struct buffer **buffer)
+void record_buffer_or_none(struct record *r, struct buffer **buffer)
 {
 	uint64_t id = *buffer ? buffer_id(*buffer) : 0;
 
@@ -305,7 +336,7 @@ static void record_buffer_or_none(struct record *r, struct buffer **buffer)
 		record_fail(r, -EBADMSG);
 }
 
-static void record_claim(struct record *r, struct claim **claim)
+void record_claim(struct record *r, struct claim **claim)
 {
 	uint32_t number = *claim ? (*claim)->number : 0;
 
@@ -314,232 +345,25 @@ static void record_claim(struct record *r, struct claim **claim)
 		*claim = restored_find(&r->broker->channels->restored->claims, number);
 }
 
-static void taken_fields(struct record *r, void *object)
-{
-	struct taken *t = object;
-
-	record_buffer_or_none(r, &t->buffer);
-	record_claim(r, &t->claim);
-	record_u32(r, &t->ticket);
-	record_u32(r, &t->version);
-	record_flag(r, &t->consumer_pays);
-}
-
-/* Sorts the entries. Those of the same ticket come together, as several consumers may have the
- * message; and of messages that used a ticket one after the other, the last one comes last. */
-static uint64_t taken_order(const void *object)
-{
-	const struct taken *t = object;
-
-	return (uint64_t)t->ticket << 32 | t->version;
-}
-
-static int taken_restore(struct broker *b, void *object)
-{
-	struct taken *t = object;
-	int r;
-
-	(void)b;
-	if (!t->claim || t->ticket >= t->claim->producer->channel->shape.in_flight)
-		return -EBADMSG;
-	r = claim_restore_entry(t->claim, t->ticket, t->version, t->buffer, t->consumer_pays,
-				t->record);
-	free(t);
-	return r;
-}
-
-static const struct object_kind taken_kind = {
-    .type = RECORD_ENTRY,
-    .name = "message that was taken over",
-    .size = sizeof(struct taken),
-    .record = offsetof(struct taken, record),
-    .order = taken_order,
-    .fields = taken_fields,
-    .attach = taken_restore,
-};
-
-void entry_note(struct claim *claim, struct entry *entry)
-{
-	struct taken t = {
-	    .claim = claim,
-	    .buffer = entry->inherited->buffer,
-	    .ticket = entry->inherited->ticket,
-	    .version = entry->inherited->version,
-	    .record = entry->record,
-	    .consumer_pays = entry->referrer.account == claim->consumer->timelines->account,
-	};
-
-	object_put(claim->producer->channel->broker->journal, &taken_kind, &t);
-	entry->record = t.record;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Orphans, and what is known of those that are to come                                        */
-
-/* What the record says of a buffer behind the first one. */
-struct further_fields {
-	uint64_t buffer;
-	uint32_t ticket, version;
-};
-
-static void read_further_record(struct record *r, struct orphan *o, const struct iovec *part)
-{
-	size_t n = part->iov_len / sizeof(struct further_fields);
-	struct further_fields f;
-
-	if (n == 0 || !record_reads(r))
-		return;
-	o->further = n < CHANNEL_BUFFERS_MAX ? calloc(n, sizeof(*o->further)) : NULL;
-	if (!o->further) {
-		record_fail(r, n < CHANNEL_BUFFERS_MAX ? -ENOMEM : -EBADMSG);
-		return;
-	}
-	o->n_further = (uint8_t)n;
-	for (size_t i = 0; i < n; i++) {
-		memcpy(&f, (const char *)part->iov_base + i * sizeof(f), sizeof(f));
-		o->further[i].buffer = buffer_find(r->broker, f.buffer);
-		o->further[i].ticket = f.ticket;
-		o->further[i].version = f.version;
-		if (!o->further[i].buffer)
-			record_fail(r, -EBADMSG);
-	}
-	if (!record_reads(r))
-		free(o->further);
-}
-
-static void record_further(struct record *r, struct orphan *o)
-{
-	static struct further_fields
-	    all[CHANNEL_BUFFERS_MAX - 1]; /* used until the record is put */
-	size_t n = r->is_read ? 0 : o->n_further;
-	struct iovec part;
-
-	for (size_t i = 0; i < n; i++)
-		all[i] = (struct further_fields){
-		    .buffer = buffer_id(o->further[i].buffer),
-		    .ticket = o->further[i].ticket,
-		    .version = o->further[i].version,
-		};
-	part = record_rest(r, all, n * sizeof(all[0]), sizeof(all[0]));
-	if (r->is_read)
-		read_further_record(r, o, &part);
-}
-
-static void orphan_fields(struct record *r, void *object)
-{
-	struct orphan *o = object;
-	bool owned = o->owner;
-
-	record_member(r, &o->producer);
-	record_u64(r, &o->number);
-	record_buffer_or_none(r, &o->buffer);
-	record_u64(r, &o->position);
-	record_flag(r, &owned);
-	record_claim(r, &o->owner);
-	if (record_reads(r) && owned && !o->owner)
-		record_fail(r, -EBADMSG);
-	record_u32(r, &o->ticket);
-	record_u32(r, &o->version);
-	record_u32(r, &o->deliveries);
-	record_u32(r, &o->fetch);
-	if (record_has(r, 1))
-		record_further(r, o);
-}
-
-static uint64_t orphan_order(const void *object)
-{
-	return ((const struct orphan *)object)->number;
-}
-
-static const struct object_kind orphan_kind = {
-    .type = RECORD_ORPHAN,
-    .name = "message of a producer that is gone",
-    .size = sizeof(struct orphan),
-    .record = offsetof(struct orphan, record),
-    .order = orphan_order,
-    .fields = orphan_fields,
-    .attach = orphan_attach,
-};
-
-void orphan_note(struct orphan *o)
-{
-	object_put(o->producer->channel->broker->journal, &orphan_kind, o);
-}
-
-static void acknowledged_fields(struct record *r, void *object)
-{
-	struct acknowledged *a = object;
-
-	record_member(r, &a->producer);
-	record_rest_of(r, (char *)a->versions, &a->size);
-}
-
-static const struct object_kind acknowledged_kind = {
-    .type = RECORD_ACKNOWLEDGED,
-    .name = "producer's messages that were acknowledged by who is gone",
-    .size = sizeof(struct acknowledged),
-    .record = offsetof(struct acknowledged, record),
-    .fields = acknowledged_fields,
-    .attach = acknowledged_attach,
-};
-
-void acknowledged_note(struct acknowledged *a)
-{
-	object_put(a->producer->channel->broker->journal, &acknowledged_kind, a);
-}
-
 /* ------------------------------------------------------------------------------------------- */
 
-/* Whether a channel or a member was read that nothing would ever end. */
-static bool any_is_unused(const struct broker *b)
+int members_restore(struct broker *b)
 {
-	const struct channel *ch;
-	const struct member *m;
-
-	TAILQ_FOREACH (ch, &b->channels->list, link) {
-		if (TAILQ_EMPTY(&ch->members))
-			return true;
-		TAILQ_FOREACH (m, &ch->members, of_channel)
-			if (m->state == MEMBER_GONE && !claims_first(m) && !producer_has_orphans(m))
-				return true;
-	}
-	return false;
-}
-
-/* Restores the objects of a kind. @all finds them if others refer to them; NULL: none do. */
-static int restore_kind(struct broker *b, const struct object_kind *kind, struct restored *all)
-{
-	int r = objects_restore(b->journal, kind, b);
-
-	return r == 0 && all ? restored_ready(all) : r;
-}
-
-int channels_restore(struct broker *b)
-{
-	struct channels_restored all = {.channels = {0}};
+	struct channels_restored *all = b->channels->restored;
 	const struct {
 		const struct object_kind *kind;
 		struct restored *all;
 	} kinds[] = {
-	    {&channel_kind, &all.channels}, {&member_kind, &all.members},
-	    {&claim_kind, &all.claims},     {&taken_kind, NULL},
-	    {&orphan_kind, NULL},           {&acknowledged_kind, NULL},
+	    {&channel_kind, &all->channels},
+	    {&member_kind, &all->members},
+	    {&claim_kind, &all->claims},
 	};
 	int r = 0;
 
-	b->channels->restored = &all;
-	for (size_t i = 0; r == 0 && i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		r = restore_kind(b, kinds[i].kind, kinds[i].all);
-	if (r == 0 && any_is_unused(b))
-		r = -EBADMSG;
-	for (size_t i = 0; r == 0 && i < all.claims.n; i++)
-		if (!orphans_have_entries(all.claims.all[i].object))
-			r = -EBADMSG;
-	for (size_t i = 0; r == 0 && i < all.claims.n; i++)
-		claim_follow(all.claims.all[i].object);
-	b->channels->restored = NULL;
-	restored_deinit(&all.channels);
-	restored_deinit(&all.members);
-	restored_deinit(&all.claims);
+	for (size_t i = 0; r == 0 && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		r = objects_restore(b->journal, kinds[i].kind, b);
+		if (r == 0)
+			r = restored_ready(kinds[i].all);
+	}
 	return r;
 }

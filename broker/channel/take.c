@@ -39,172 +39,6 @@
 #include "broker/suballocator/block.h"
 
 /* ------------------------------------------------------------------------------------------- */
-/* Entries                                                                                     */
-
-static void count_inherited(struct producer *p, const struct inherited *inherited, int n)
-{
-	if (!inherited->buffer)
-		return;
-	p->n_inherited += (uint64_t)n;
-	p->bytes_inherited += (uint64_t)n * block_size(inherited->buffer->block);
-}
-
-/* Returns what is inherited of this ticket already, or makes it; NULL without memory. */
-static struct inherited *inherit(struct member *producer, uint32_t ticket, uint32_t version,
-				 struct buffer *buffer)
-{
-	struct producer *p = &producer->as_producer;
-	struct inherited *inherited;
-
-	if (!p->inherited)
-		p->inherited = member_table_new(producer);
-	if (!p->inherited)
-		return NULL;
-	inherited = p->inherited[ticket];
-	if (inherited && inherited->version == version && inherited->buffer == buffer)
-		return inherited;
-	inherited = calloc(1, sizeof(*inherited));
-	if (!inherited)
-		return NULL;
-	inherited->buffer = buffer;
-	inherited->version = version;
-	inherited->ticket = ticket;
-	p->inherited[ticket] = inherited;
-	count_inherited(p, inherited, 1);
-	return inherited;
-}
-
-static void let_go(struct member *producer, struct inherited *inherited)
-{
-	struct producer *p = &producer->as_producer;
-
-	if (p->inherited[inherited->ticket] == inherited)
-		p->inherited[inherited->ticket] = NULL;
-	count_inherited(p, inherited, -1);
-	free(inherited);
-}
-
-static struct account *account_of(const struct claim *claim, bool producer)
-{
-	return (producer ? claim->producer : claim->consumer)->timelines->account;
-}
-
-/* Charges for an entry. The consumer pays, as it does not acknowledge the message and so keeps it;
- * the producer does where the consumer's account has no room. False: neither account has. */
-static bool pay(const struct claim *claim, struct entry *entry, uint32_t price)
-{
-	const uint64_t wanted = price;
-
-	entry->price = price & (UINT32_MAX >> 1);
-	entry->producer_pays = !account_may_add(account_of(claim, false), LIMIT_MEMORY, wanted);
-	if (price > 0 && entry->producer_pays &&
-	    !account_may_add(account_of(claim, true), LIMIT_MEMORY, wanted))
-		return false;
-	account_must_add(account_of(claim, entry->producer_pays), price);
-	return true;
-}
-
-static void pay_back(const struct claim *claim, const struct entry *entry)
-{
-	account_give_back(account_of(claim, entry->producer_pays), entry->price);
-}
-
-void entry_is_orphans(struct claim *claim, struct entry *entry)
-{
-	pay_back(claim, entry);
-	entry->price = 0;
-}
-
-/* Makes an entry that is not noted yet. @payer is whose the reference on the buffer is. 0, -ENOMEM,
- * or -EDQUOT if no account has room for @price. */
-static int attach_entry(struct claim *claim, uint32_t ticket, uint32_t version,
-			struct buffer *buffer, struct account *payer, uint32_t price,
-			struct entry **out)
-{
-	struct entry *entry = malloc(sizeof(*entry));
-
-	if (!entry)
-		return -ENOMEM;
-	if (!pay(claim, entry, price)) {
-		free(entry);
-		return -EDQUOT;
-	}
-	entry->inherited = inherit(claim->producer, ticket, version, buffer);
-	if (!entry->inherited) {
-		pay_back(claim, entry);
-		free(entry);
-		return -ENOMEM;
-	}
-	entry->referrer.account = payer;
-	if (buffer)
-		referrer_attach(buffer, &entry->referrer, REFERRER_MESSAGE, payer);
-	entry->inherited->n_entries++;
-	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
-	entry->record = 0;
-	entry->further_of = NULL;
-	TAILQ_INSERT_TAIL(&claim->entries, entry, link);
-	claim->n++;
-	*out = entry;
-	return 0;
-}
-
-static int add_entry(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
-		     struct account *payer, uint32_t price, struct entry **out)
-{
-	int r = attach_entry(claim, ticket, version, buffer, payer, price, out);
-
-	if (r == 0)
-		entry_note(claim, *out);
-	return r;
-}
-
-struct entry *claim_add_entry(struct claim *claim, uint32_t ticket, uint32_t version,
-			      struct buffer *buffer)
-{
-	struct entry *entry;
-
-	return add_entry(claim, ticket, version, buffer, account_of(claim, true), 0, &entry) == 0
-		   ? entry
-		   : NULL;
-}
-
-int claim_restore_entry(struct claim *claim, uint32_t ticket, uint32_t version,
-			struct buffer *buffer, bool consumer_pays, uint32_t record)
-{
-	struct entry *entry;
-	int r = attach_entry(claim, ticket, version, buffer, account_of(claim, !consumer_pays),
-			     PRICE_ENTRY, &entry);
-
-	if (r == 0)
-		entry->record = record;
-	return r;
-}
-
-bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version)
-{
-	return entry->inherited->ticket == ticket && entry->inherited->version == version;
-}
-
-void entry_give_up(struct claim *claim, struct entry *entry)
-{
-	struct broker *b = claim->producer->channel->broker;
-	struct buffer *buffer = entry->inherited->buffer;
-
-	TAILQ_REMOVE(&claim->entries, entry, link);
-	pay_back(claim, entry);
-	claim->n--;
-	claim->consumer->as_consumer.n_paid -=
-	    entry->referrer.account == claim->consumer->timelines->account;
-	b->channels->n_steps++;
-	journal_drop(b->journal, &entry->record);
-	if (--entry->inherited->n_entries == 0)
-		let_go(claim->producer, entry->inherited);
-	if (buffer)
-		referrer_detach(b, buffer, &entry->referrer);
-	free(entry);
-}
-
-/* ------------------------------------------------------------------------------------------- */
 /* Tickets                                                                                     */
 
 /* Whether the consumer cannot have the message. Where the producer's ring says in whose lane each
@@ -217,7 +51,7 @@ static bool has_it_not(const struct claim *claim, uint32_t ticket)
 }
 
 /* Takes a reference on the ticket's buffer, if its producer holds that and the consumer may still
- * use it. Returns what attach_entry() does. */
+ * use it. Returns what entry_add() does. */
 static int take_ticket(struct claim *claim, uint32_t ticket, const struct channel_ticket *t,
 		       struct account *payer, uint32_t price)
 {
@@ -244,7 +78,7 @@ static int take_ticket(struct claim *claim, uint32_t ticket, const struct channe
 	case STILL_RUNS:
 		break;
 	}
-	return add_entry(claim, ticket, version, buffer, payer, price, &entry);
+	return entry_add(claim, ticket, version, buffer, payer, price, &entry);
 }
 
 /* Takes over some of one claim; true when that was all. */
@@ -257,7 +91,7 @@ static bool take(struct claim *claim, int *budget)
 	for (; (t = member_next_ticket(producer, &claim->next_ticket));
 	     claim->next_ticket++, --*budget) {
 		if (*budget > 0)
-			r = take_ticket(claim, claim->next_ticket, t, account_of(claim, true),
+			r = take_ticket(claim, claim->next_ticket, t, claim_account(claim, true),
 					PRICE_ENTRY);
 		if (r == -ENOMEM)
 			client_lose(producer->client, r);
@@ -336,8 +170,8 @@ static bool has_bit(const unsigned char *tickets, size_t size, uint32_t ticket)
  * only the producer says. */
 static struct account *payer_of(const struct claim *claim)
 {
-	return account_of(claim, claim->consumer->as_consumer.n_paid >=
-				     member_held_buffers(claim->consumer));
+	return claim_account(claim, claim->consumer->as_consumer.n_paid >=
+					member_held_buffers(claim->consumer));
 }
 
 int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size)
