@@ -6,7 +6,6 @@
  * by a wake-up for those who sleep. They ask who, when they are ready for the answer.
  */
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -19,7 +18,6 @@
 
 #include "broker/broker.h"
 #include "broker/channel/inside.h"
-#include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
@@ -59,16 +57,13 @@ static bool match(const struct table_link *link, const void *key)
 	return ch->size == k->size && memcmp(ch->name, k->name, k->size) == 0;
 }
 
-int channels_init(struct broker *b)
+void channels_init(struct broker *b)
 {
-	supply_start(b->memory);
 	table_init(&b->channels->by_name, hash);
 	TAILQ_INIT(&b->channels->list);
 	TAILQ_INIT(&b->channels->closing);
 	TAILQ_INIT(&b->channels->leaving);
 	TAILQ_INIT(&b->channels->claims);
-	b->channels->work = event_new(b->base, -1, 0, channels_on_work, b);
-	return b->channels->work ? 0 : -ENOMEM;
 }
 
 void channels_deinit(struct broker *b)
@@ -106,26 +101,7 @@ bool channel_may(const struct channel *ch, const struct client *client, enum acc
 		.kind = OBJECT_CHANNEL, .name = ch->name, .size = ch->size, .pool = &pool});
 }
 
-static int make_control(struct channel *ch)
-{
-	void *page;
-	int r;
-
-	ch->control_fd = page_create("share-channel", CHANNEL_CONTROL_SIZE);
-	if (ch->control_fd < 0)
-		return ch->control_fd;
-	r = page_map(ch->control_fd, CHANNEL_CONTROL_SIZE, true, &page);
-	if (r == 0) {
-		ch->control = page;
-		/* this comes before the seal, as nobody can map the page for writing afterwards */
-		r = kept_keep(&ch->control_fd, &(size_t){CHANNEL_CONTROL_SIZE}, 1);
-	}
-	if (r == 0)
-		r = page_seal(ch->control_fd);
-	return r;
-}
-
-static void channel_free(struct channel *ch)
+void channel_free(struct channel *ch)
 {
 	page_unmap(ch->control, CHANNEL_CONTROL_SIZE);
 	kept_close(ch->control_fd);
@@ -141,35 +117,6 @@ void channel_attach(struct broker *b, struct channel *ch, struct pool *pool)
 	TAILQ_INIT(&ch->orphans.producers);
 	table_insert(&b->channels->by_name, &ch->key);
 	TAILQ_INSERT_TAIL(&b->channels->list, ch, link);
-}
-
-int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
-		const struct channel_shape *shape, uint32_t producers, bool service,
-		struct channel **out)
-{
-	struct channel *ch = calloc(1, sizeof(*ch) + size + 1);
-	int r;
-
-	if (!ch)
-		return -ENOMEM;
-	r = make_control(ch);
-	if (r < 0) {
-		channel_free(ch);
-		return r;
-	}
-	ch->id = ++b->channels->last_channel;
-	ch->shape = *shape;
-	/* requests and answers of a service end with who has sent them, so there are no copies
-	 * of them */
-	ch->layout = service ? CHANNEL_WITHOUT_COPIES : CHANNEL_WITH_COPIES;
-	ch->service = service;
-	ch->producers = producers;
-	memcpy(ch->name, name, size);
-	ch->size = size;
-	channel_attach(b, ch, pool);
-	channel_note(ch);
-	*out = ch;
-	return 0;
 }
 
 void channel_end_if_unused(struct channel *ch)
@@ -207,4 +154,9 @@ void channel_changed(struct channel *ch, uint32_t role)
 	TAILQ_FOREACH (m, &ch->members, of_channel)
 		if (m->role != role && (m->state == MEMBER_HERE || m->state == MEMBER_LEFT))
 			doorbell_ring(m->doorbell);
+}
+
+void channels_work_soon(struct broker *b)
+{
+	broker_set_timer(b, b->channels->work, &(const struct timeval){0, 0});
 }

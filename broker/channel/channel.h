@@ -41,7 +41,9 @@ struct channels {
 	struct channels_restored *restored; /* only while channels are restored: see records.c */
 };
 
-int channels_init(struct broker *b); /* 0 or -ENOMEM */
+void channels_init(struct broker *b);
+/* Has the loop look after channels from now on. 0 or -ENOMEM. */
+int channels_start(struct broker *b);
 /* Wakes whoever sleeps in a channel, at the end of the broker, as nobody can come any more. This is
  * before anybody loses the connection. */
 void channels_wake(struct broker *b);

@@ -14,7 +14,6 @@
 #include "broker/broker.h"
 #include "broker/channel/claim.h"
 #include "broker/journal/journal.h"
-#include "broker/order/order.h"
 
 struct claim *claims_first(const struct member *m)
 {

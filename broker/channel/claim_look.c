@@ -2,8 +2,6 @@
 
 /* How claims are looked at, and what is given up when their consumers are done with it. */
 
-#include <share/channel.h>
-
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 

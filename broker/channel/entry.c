@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <share/channel.h>
-
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"

@@ -8,8 +8,6 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-#include <event2/util.h>
-
 #include "base/table.h"
 #include "broker/accounts/account.h"
 #include "broker/channel/channel.h"
@@ -157,6 +155,8 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 /* Puts a channel that is filled in among those of the broker. */
 void channel_attach(struct broker *b, struct channel *ch, struct pool *pool);
 void channel_end_if_unused(struct channel *ch);
+/* Frees a channel that was never attached, or is no more. */
+void channel_free(struct channel *ch);
 /* Tells the others that a member of @role has come or gone. 0: nothing has changed, but all are to
  * look again. */
 void channel_changed(struct channel *ch, uint32_t role);
@@ -206,6 +206,9 @@ size_t member_unwritten(struct member *m, const void *at);
 /* Finds the first of a producer's tickets from *ticket on that may be in use, and sets *ticket to
  * its number. NULL: there is none. */
 const struct channel_ticket *member_next_ticket(struct member *producer, uint32_t *ticket);
+void member_give_slot_back(struct member *m);
+/* Frees a member that was detached. */
+void member_free(struct member *m);
 /* Frees a member that is GONE, and has no claim and no orphan. The channel stays until
  * channel_end_if_unused(). */
 void member_free_if_unused(struct member *m);
@@ -306,7 +309,6 @@ const char *channel_when_full_name(uint32_t when_full);
 
 #define CHANNELS_TURN 4096 /* tickets or messages, which take about a millisecond */
 
-void channels_on_work(evutil_socket_t fd, short what, void *data); /* data is the broker */
 void channels_work_soon(struct broker *b);
 
 #endif

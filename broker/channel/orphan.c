@@ -42,11 +42,6 @@ struct orphan *orphan_find(const struct member *producer, uint32_t ticket)
 	return producer->as_producer.orphans ? producer->as_producer.orphans[ticket] : NULL;
 }
 
-bool producer_has_orphans(const struct member *producer)
-{
-	return producer->as_producer.n_waiting + producer->as_producer.n_owned > 0;
-}
-
 static uint64_t count(const struct channel *ch)
 {
 	return ch->orphans.waiting + ch->orphans.owned;
@@ -544,10 +539,4 @@ bool orphan_look(struct claim *claim, const struct inherited *inherited,
 		   claim_taken(claim) < o->position)
 		give_back(o, false);
 	return false;
-}
-
-void producer_end_orphans(struct member *producer)
-{
-	free(producer->as_producer.orphans);
-	producer_forget_acknowledged(producer);
 }

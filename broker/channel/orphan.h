@@ -105,8 +105,6 @@ bool orphan_add_entries(struct orphan *o, struct claim *claim);
 void orphan_give(struct orphan *o, struct claim *claim);
 /* Ends an orphan that waits, and counts it among those that are lost. */
 void orphan_lose(struct orphan *o);
-/* Frees the tables of a member that is freed, and has no orphans any more. */
-void producer_end_orphans(struct member *producer);
 /* Puts an orphan that another broker had where it belongs. 0, -EBADMSG or -ENOMEM. */
 int orphan_attach(struct broker *b, void *object);
 /* Whether each orphan that is the claim's has an entry, without which it would never end. It is

@@ -1,19 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What members' pages say: where their owners have written anything, and what a producer's ring has
- * of a message, by ticket. Each word is read once, and is whatever its owner liked.
+ * Members' pages: how large they are, where their owners have written anything, and what a
+ * producer's ring has of a message, by ticket. Each word is read once, and is whatever its owner
+ * liked.
  */
 
 #include <errno.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <share/channel.h>
 
 #include "base/mutation.h"
+#include "broker/accounts/price.h"
 #include "broker/channel/orphan.h"
 
 #define UNIT 4096 /* bytes of memory that are there together, at least */
+
+size_t member_page_size(const struct channel *ch, uint32_t role)
+{
+	return role == SHARE_PRODUCER ? channel_ring_size(&ch->shape, ch->layout)
+				      : channel_ledger_size(&ch->shape);
+}
+
+/* Returns the memory that the broker may keep of a member's messages. It is paid for when a
+ * producer comes, as nobody can be refused any more when it goes. A queue's message takes one
+ * entry, as one consumer at a time has it. */
+uint64_t member_own(const struct channel *ch, uint32_t role)
+{
+	uint64_t each = PRICE_INHERITED;
+
+	if (channel_has_copies(&ch->shape, ch->layout))
+		each += PRICE_ORPHAN + PRICE_ENTRY;
+	return role == SHARE_PRODUCER ? OWN_OF_PRICE(ch->shape.in_flight * each) : 0;
+}
+
+void *member_table_new(const struct member *producer)
+{
+	return calloc(producer->channel->shape.in_flight, sizeof(void *));
+}
 
 size_t member_unwritten(struct member *m, const void *at)
 {

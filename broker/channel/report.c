@@ -2,25 +2,17 @@
 
 /*
  * A channel as reports show it: what it is like, who takes part, how far each has got, and what
- * those that have gone left behind; and what the log says of its members.
+ * those that have gone left behind.
  */
-
-#include <inttypes.h>
-#include <stdio.h>
 
 #include <jansson.h>
 #include <share/channel.h>
 
-#include "base/clock.h"
-#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/progress.h"
 #include "broker/client/client.h"
-#include "broker/log/log.h"
 #include "broker/memory/pool.h"
-
-#define STALL_MS 1000
 
 static const char *state_name(const struct member *m)
 {
@@ -48,71 +40,6 @@ const char *channel_when_full_name(uint32_t when_full)
 	       : when_full == SHARE_FULL_FAIL ? "fail"
 					      : "drop";
 }
-
-/* ------------------------------------------------------------------------------------------- */
-/* What the log says of members                                                                */
-
-/* Logs and tells what happens to a member. @what ends with "in", as the channel's name follows. */
-static void tell_and_log(const struct member *m, const char *action, const char *what,
-			 const char *why)
-{
-	const struct channel *ch = m->channel;
-	struct log_client who = client_in_log(m->client);
-	char name[SHARE_NAME_MAX + 1], shown[SHARE_NAME_MAX + 1];
-
-	snprintf(name, sizeof(name), "%.*s", (int)ch->size, ch->name);
-	log_in_channel(&who, what, text_printable(name, shown, sizeof(shown)), why);
-	member_tell(m, action);
-}
-
-void member_tell_left_behind(struct member *consumer, const char *why)
-{
-	struct broker *b = consumer->channel->broker;
-
-	if (!consumer->client || b->has_ended)
-		return;
-	b->counters.left_behind++;
-	tell_and_log(consumer, "left-behind", "is left behind in", why);
-}
-
-void claim_tell_left_behind(const struct claim *claim)
-{
-	/* This is said only once, as the claim is taken over or over afterwards. It is not said of
-	 * a consumer whose connection has ended, as producers leave each of those behind. */
-	if (!claim->taken && !claim->over && claim->consumer->state == MEMBER_HERE &&
-	    claim_is_left_behind(claim))
-		member_tell_left_behind(claim->consumer, "it kept a producer waiting for too long");
-}
-
-/* That the producer waits only it says, and for whom pages say. It can be true once a second at
- * most, as a producer says so when it has waited for a second. */
-void member_tell_stalled(struct member *producer)
-{
-	uint64_t now = clock_ms();
-	struct progress progress = {0};
-	const struct awaited *a = &progress.awaited;
-	char others[64] = "", why[160];
-
-	if (producer->as_producer.stalled_ms && now < producer->as_producer.stalled_ms + STALL_MS)
-		return;
-	producer->as_producer.stalled_ms = now;
-	producer->channel->broker->counters.stalls++;
-	member_measure(producer, &progress);
-	if (a->consumers > 1)
-		snprintf(others, sizeof(others), ", and %" PRIu64 " other%s", a->consumers - 1,
-			 a->consumers > 2 ? "s have less" : " has less");
-	if (a->slowest)
-		snprintf(why, sizeof(why), "process %d has most to receive or to acknowledge%s",
-			 (int)a->slowest, others);
-	else
-		snprintf(why, sizeof(why),
-			 channel_count(producer->channel, SHARE_CONSUMER) == 0
-			     ? "there is no consumer"
-			     : "work on messages that were acknowledged is not done");
-	tell_and_log(producer, "stall", "has waited for more than a second for room in", why);
-}
-
-/* ------------------------------------------------------------------------------------------- */
 
 /* Adds a count, which may be whatever the page's owner has written there. */
 static void add_count(json_t *row, const char *key, uint64_t count)

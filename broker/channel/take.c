@@ -18,13 +18,10 @@
  */
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include <share/channel.h>
-#include <share/error.h>
 
 #include "base/mutation.h"
-#include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
@@ -34,7 +31,6 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
-#include "broker/journal/journal.h"
 #include "broker/memory/pool.h"
 #include "broker/suballocator/block.h"
 

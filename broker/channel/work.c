@@ -6,7 +6,10 @@
  * then.
  */
 
+#include <errno.h>
 #include <limits.h>
+
+#include <event2/event.h>
 
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
@@ -21,11 +24,6 @@ static const struct timeval at_once = {0, 0};
 static const struct timeval later = {0, LOOK_AGAIN_MS * 1000};
 /* how often it is looked whether anybody comes for what waits */
 static const struct timeval seldom = {1, 0};
-
-void channels_work_soon(struct broker *b)
-{
-	broker_set_timer(b, b->channels->work, &at_once);
-}
 
 /* Takes over from producers in turn, so that nobody waits for all that another one leaves behind.
  * Those for which there is no memory come last, each once. True if there is more to do, and
@@ -92,7 +90,7 @@ static void look_at_claims(struct broker *b, int *budget)
 
 /* Goes on at once as long as claims end, give something up or have only been looked through in
  * part, as there is something that has had no turn yet. */
-void channels_on_work(evutil_socket_t fd, short what, void *data)
+static void on_work(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
 	uint64_t before = b->channels->n_steps;
@@ -114,6 +112,13 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 		broker_set_timer(b, b->channels->work, &later);
 	else if (b->channels->n_orphans > 0)
 		broker_set_timer(b, b->channels->work, &seldom);
+}
+
+int channels_start(struct broker *b)
+{
+	supply_start(b->memory);
+	b->channels->work = event_new(b->base, -1, 0, on_work, b);
+	return b->channels->work ? 0 : -ENOMEM;
 }
 
 void channels_wake(struct broker *b)

@@ -156,6 +156,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	if (r == 0)
 		r = pools_init(b);
 	buffers_init(b);
+	channels_init(b);
 	names_init(b);
 	if (r == 0)
 		r = loop_init(b);
@@ -166,7 +167,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	if (r == 0)
 		r = clients_init(b, &broker_rooms);
 	if (r == 0)
-		r = channels_init(b);
+		r = channels_start(b);
 	if (r == 0)
 		r = reload_new(b, &b->life->reload);
 	if (r == 0)
