@@ -9,7 +9,7 @@
  * waits. A consumer that can acknowledge nothing more gives it back. If that one had received it,
  * this counts as a delivery; when it has been delivered as often as the channel allows, it is lost,
  * as there is nobody left to take it back. Who gets those that wait is in orphan_fetch.c, and what
- * becomes of those that nobody gets in orphan_lost.c.
+ * becomes of those that nobody gets in orphan_lost.c. How they are made is in orphan_make.c.
  *
  * An orphan of several buffers is found by the tickets of all of them, and known by the first
  * one's. Its owner has an entry for each, so that each may be kept by itself when it is
@@ -27,14 +27,9 @@
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
-#include "broker/buffer/lease.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
-#include "broker/client/client.h"
-#include "broker/client/clients.h"
-#include "broker/client/conversation.h"
 #include "broker/journal/journal.h"
-#include "broker/memory/pool.h"
 #include "broker/suballocator/block.h"
 
 struct orphan *orphan_find(const struct member *producer, uint32_t ticket)
@@ -69,9 +64,7 @@ static void count_held(const struct orphan *o, int n)
 		count_buffer(p, o->further[i].buffer, n);
 }
 
-/* Puts an orphan among those that wait. One that @returns comes before those that nobody has had
- * yet; mostly several return, in the order in which they were sent. */
-static void wait_for_owner(struct orphan *o, bool returns)
+void orphan_wait(struct orphan *o, bool returns)
 {
 	struct producer *p = &o->producer->as_producer;
 	struct channel *ch = o->producer->channel;
@@ -104,7 +97,7 @@ static void wait_no_more(struct orphan *o)
 	o->producer->channel->orphans.waiting--;
 }
 
-static void set_owner(struct orphan *o, struct claim *claim)
+void orphan_set_owner(struct orphan *o, struct claim *claim)
 {
 	struct consumer *c = &claim->consumer->as_consumer;
 
@@ -211,14 +204,13 @@ void orphan_give(struct orphan *o, struct claim *claim)
 	o->position = 0;
 	o->rejected_by = 0;
 	o->fetch = ++claim->consumer->as_consumer.fetched;
-	set_owner(o, claim);
+	orphan_set_owner(o, claim);
 	if (!MUTATION(fetch_not_noted))
 		orphan_note(o);
 	member_note(claim->consumer);
 }
 
-/* Makes the producer's table of orphans, if there is none. False without memory. */
-static bool prepare(struct member *producer)
+bool orphans_prepare(struct member *producer)
 {
 	struct producer *p = &producer->as_producer;
 
@@ -229,7 +221,7 @@ static bool prepare(struct member *producer)
 	return p->orphans;
 }
 
-static void attach(struct orphan *o)
+void orphan_place(struct orphan *o)
 {
 	struct account *account = o->producer->timelines->account;
 
@@ -245,8 +237,7 @@ static void attach(struct orphan *o)
 	o->producer->channel->broker->channels->n_orphans++;
 }
 
-/* Whether the orphan's tickets can be: each is of the channel, and no other message's. */
-static bool are_tickets(const struct orphan *o)
+bool orphan_has_tickets(const struct orphan *o)
 {
 	const struct channel_shape *shape = &o->producer->channel->shape;
 
@@ -273,17 +264,17 @@ int orphan_attach(struct broker *b, void *object)
 	struct claim *owner = o->owner;
 
 	(void)b;
-	if (!shape || o->producer->role != SHARE_PRODUCER || !are_tickets(o) ||
+	if (!shape || o->producer->role != SHARE_PRODUCER || !orphan_has_tickets(o) ||
 	    o->deliveries == 0 || o->deliveries > shape->deliveries ||
 	    (owner && owner->producer != o->producer))
 		return -EBADMSG;
-	if (!prepare(o->producer))
+	if (!orphans_prepare(o->producer))
 		return -ENOMEM;
-	attach(o);
+	orphan_place(o);
 	if (owner)
-		set_owner(o, owner);
+		orphan_set_owner(o, owner);
 	else
-		wait_for_owner(o, false);
+		orphan_wait(o, false);
 	return 0;
 }
 
@@ -324,7 +315,7 @@ bool orphans_have_entries(struct claim *claim)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* A producer goes                                                                             */
+/* Those who have orphans */
 
 /* Has an orphan wait again, or ends it, as its owner can acknowledge it no more or has rejected it.
  * @had: the owner had received it, which counts as a delivery. */
@@ -340,180 +331,10 @@ static void give_back(struct orphan *o, bool had)
 	o->fetch = 0;
 	if (o->owner)
 		lose_owner(o);
-	wait_for_owner(o, true);
+	orphan_wait(o, true);
 	if (!MUTATION(return_not_noted))
 		orphan_note(o);
 }
-
-static uint32_t deliveries_of(const struct member *producer, const struct copy *copy)
-{
-	uint32_t most = producer->channel->shape.deliveries;
-
-	return copy->deliveries == 0 ? 1 : copy->deliveries < most ? copy->deliveries : most;
-}
-
-/* Finds a buffer that the ring names, which may be none. False: it is not the producer's. */
-static bool find_buffer(struct member *producer, uint64_t id, struct buffer **out)
-{
-	struct broker *b = producer->channel->broker;
-
-	*out = id == CHANNEL_NO_BUFFER ? NULL : buffer_find(b, id);
-	return id == CHANNEL_NO_BUFFER || (*out && buffer_pool(*out) == producer->channel->pool &&
-					   lease_find(b, producer->client, *out));
-}
-
-static bool was_acknowledged(const struct member *producer, const struct claim *claim,
-			     uint32_t ticket, uint32_t version)
-{
-	return producer_has_noted(producer, ticket, version) ||
-	       (claim && claim_ask_row(claim, ticket, version) != NOT_ACKNOWLEDGED);
-}
-
-static void discard(struct orphan *o)
-{
-	free(o->further);
-	free(o);
-}
-
-/* Finds the buffers behind the first one. False: some are not the producer's, or cannot be. */
-static bool read_further(struct orphan *o, const struct copy *copy)
-{
-	for (uint32_t i = 0; i < o->n_further; i++) {
-		struct orphan_further *f = &o->further[i];
-		struct copy_further said;
-
-		if (!copy_ask_further(o->producer, o->ticket, copy, i, &said) ||
-		    !find_buffer(o->producer, said.buffer, &f->buffer))
-			return false;
-		f->ticket = said.ticket;
-		f->version = said.version;
-	}
-	return are_tickets(o);
-}
-
-/* Makes an orphan that is nobody's yet, and not attached. NULL without memory, or if (*nonsense)
- * there can be no such message. */
-static struct orphan *begin(struct member *producer, uint32_t ticket, const struct copy *copy,
-			    struct buffer *buffer, bool *nonsense)
-{
-	struct orphan *o = prepare(producer) ? calloc(1, sizeof(*o)) : NULL;
-
-	*nonsense = false;
-	if (!o)
-		return NULL;
-	o->producer = producer;
-	o->buffer = buffer;
-	o->ticket = ticket;
-	o->version = copy->version;
-	o->number = copy->number;
-	if (copy->n_further == 0)
-		return o;
-	o->n_further = (uint8_t)copy->n_further;
-	o->further = calloc(o->n_further, sizeof(*o->further));
-	*nonsense = o->further && !read_further(o, copy);
-	if (o->further && !*nonsense)
-		return o;
-	discard(o);
-	return NULL;
-}
-
-/* Makes an orphan of the message of this ticket, if it is one. False without memory. */
-static bool make_orphan(struct member *producer, uint32_t ticket, int *budget)
-{
-	struct channel *ch = producer->channel;
-	struct claim *claim = NULL;
-	struct buffer *buffer;
-	struct orphan *o;
-	struct copy copy;
-	bool in_lane, owned, had, nonsense;
-
-	if (!copy_ask(producer, ticket, &copy) || copy.sequence == CHANNEL_COPY_FINISHED ||
-	    orphan_find(producer, ticket)) /* an earlier broker has made it an orphan already */
-		return true;
-	*budget -= (int)copy.n_further;
-	in_lane = copy.sequence != CHANNEL_COPY_WAITS;
-	if (in_lane)
-		claim = copy_owner(producer, &copy);
-	if (was_acknowledged(producer, claim, ticket, copy.version) ||
-	    !find_buffer(producer, copy.buffer, &buffer))
-		return true;
-	owned = claim && !claim->over;
-	/* if its row is gone, nobody knows whether that consumer had received it */
-	had = in_lane && !owned && (!claim || claim_taken(claim) >= copy.sequence);
-	if (had && deliveries_of(producer, &copy) == ch->shape.deliveries) {
-		orphans_lose_often(producer, 1);
-		return true;
-	}
-	o = begin(producer, ticket, &copy, buffer, &nonsense);
-	if (!o)
-		return nonsense;
-	if (owned && !orphan_add_entries(o, claim)) {
-		discard(o);
-		return false;
-	}
-	attach(o);
-	o->deliveries = deliveries_of(producer, &copy) + had;
-	o->position = owned ? copy.sequence : 0;
-	if (owned)
-		set_owner(o, claim);
-	else
-		wait_for_owner(o, false);
-	orphan_note(o);
-	return true;
-}
-
-static int compare_tickets(const void *left, const void *right)
-{
-	const struct orphan *a = *(struct orphan *const *)left, *b = *(struct orphan *const *)right;
-
-	return (a->number > b->number) - (a->number < b->number);
-}
-
-/* Sorts the orphans that wait: they were found in the order of their tickets, and are received in
- * the order in which they were sent. Without memory for that they stay as they are. */
-static void sort_waiting(struct producer *p)
-{
-	struct orphan **all =
-	    p->n_waiting > 1 ? calloc(p->n_waiting, sizeof(struct orphan *)) : NULL;
-	uint32_t n = 0;
-
-	while (all && n < p->n_waiting) {
-		all[n] = TAILQ_FIRST(&p->waiting);
-		TAILQ_REMOVE(&p->waiting, all[n], link);
-		n++;
-	}
-	if (all)
-		qsort(all, n, sizeof(struct orphan *), compare_tickets);
-	for (uint32_t i = 0; i < n; i++)
-		TAILQ_INSERT_TAIL(&p->waiting, all[i], link);
-	free(all);
-}
-
-bool orphans_make(struct member *producer, int *budget)
-{
-	struct producer *p = &producer->as_producer;
-	struct channel *ch = producer->channel;
-
-	if (p->orphans_made || p->transient || !channel_has_copies(&ch->shape, ch->layout) ||
-	    ch->broker->has_ended || MUTATION(make_no_orphans))
-		return true;
-	/* each ticket is looked at once, as its message may be lost, which is counted */
-	for (; member_next_ticket(producer, &p->next_orphan); p->next_orphan++, --*budget) {
-		if (*budget <= 0)
-			return false;
-		if (!make_orphan(producer, p->next_orphan, budget)) {
-			client_lose(producer->client, -ENOMEM);
-			*budget = BUDGET_NO_MEMORY;
-			return false;
-		}
-	}
-	sort_waiting(p);
-	p->orphans_made = true;
-	return true;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Those who have orphans */
 
 bool orphan_look(struct claim *claim, const struct inherited *inherited,
 		 enum acknowledgement acknowledged)

@@ -88,10 +88,26 @@ void producer_note_acknowledged(const struct member *producer);
 void producer_forget_acknowledged(struct member *producer);
 
 /* ------------------------------------------------------------------------------------------- */
-/* orphan.c: how they come, and whose they are                                                 */
+/* orphan_make.c */
 
 /* Makes some of those of a producer that goes, before its leases go; true when those are all. */
 bool orphans_make(struct member *producer, int *budget);
+
+/* ------------------------------------------------------------------------------------------- */
+/* orphan.c: whose they are                                                                    */
+
+/* Makes the producer's table of orphans, if there is none. False without memory. */
+bool orphans_prepare(struct member *producer);
+/* Whether the orphan's tickets can be: each is of the channel, and no other message's. */
+bool orphan_has_tickets(const struct orphan *o);
+/* Puts an orphan into that table, with its references on its buffers. It is nobody's yet. */
+void orphan_place(struct orphan *o);
+/* Makes the claim its owner. */
+void orphan_set_owner(struct orphan *o, struct claim *claim);
+/* Puts an orphan among those that wait. One that @returns comes before those that nobody has had
+ * yet; mostly several return, in the order in which they were sent. */
+void orphan_wait(struct orphan *o, bool returns);
+
 bool producer_has_orphans(const struct member *producer);
 /* Looks at what a claim's consumer says of the message, if it is an orphan that the claim owns.
  * True: the consumer has given it back, and has nothing of it any more. */
@@ -122,7 +138,7 @@ struct orphan *orphan_fetch(struct member *consumer, uint32_t had);
 uint32_t orphans_of_others(const struct member *consumer);
 
 /* ------------------------------------------------------------------------------------------- */
-/* orphan_lost.c: those that nobody gets */
+/* orphan_count.c and orphan_lost.c: those that nobody gets */
 
 /* Logs, tells and counts that @n messages of producers that are gone are lost, of @producer or
  * (NULL) of several. Of none nothing is said. */
@@ -145,7 +161,9 @@ bool anybody_may_fetch(const struct channel *ch, const struct member *but);
 void orphans_tell_lost(struct member *consumer);
 
 /* ------------------------------------------------------------------------------------------- */
-/* orphan_room.c: whose are kept */
+/* orphan_keep.c and orphan_room.c: whose are kept */
+
+#define PRODUCERS_MAX 64 /* of a channel that are gone and have messages that wait */
 
 /* Puts a producer that is gone into the list where it belongs, after the number of its messages
  * that wait has changed. A channel keeps a limited number of such producers. */

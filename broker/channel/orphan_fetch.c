@@ -112,3 +112,17 @@ uint32_t orphans_of_others(const struct member *consumer)
 		n += m->role == SHARE_PRODUCER && member_takes_part(m);
 	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
+
+/* A fence that does not exist counts as not reached: that is left to the consumer that waits for
+ * it. */
+bool orphan_is_reached(const struct orphan *o)
+{
+	struct timelines *t = o->producer->timelines;
+	struct copy copy;
+
+	if (!copy_ask(o->producer, o->ticket, &copy) || copy.timeline == 0)
+		return true;
+	return copy.timeline < TIMELINE_SLOTS &&
+	       fence_query(&(struct fence){
+		   .timelines = t, .slot = copy.timeline, .value = copy.value}) == TIMELINE_REACHED;
+}

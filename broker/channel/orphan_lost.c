@@ -9,78 +9,20 @@
  * budget, and what is left then goes in the next one.
  */
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 
 #include <share/channel.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
-#include "broker/channel/records.h"
 #include "broker/client/client.h"
-#include "broker/log/log.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pool_object.h"
-#include "broker/monitor/monitor.h"
 
 #define DESERTED_MS (60 * 60 * 1000)
 #define LOOK_MS     1000
-
-void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *producer,
-		       const char *why)
-{
-	const struct access_object pool = pool_object(ch->pool);
-	char name[SHARE_NAME_MAX + 1], shown[SHARE_NAME_MAX + 1];
-	uid_t uid = producer ? account_uid(producer->timelines->account) : LOG_UID_UNKNOWN;
-
-	if (n == 0 || ch->broker->has_ended)
-		return;
-	ch->broker->counters.messages_lost += n;
-	snprintf(name, sizeof(name), "%.*s", (int)ch->size, ch->name);
-	log_warning_of(uid,
-		       "channel '%s' loses %" PRIu64 " message%s of producers that are gone: %s",
-		       text_printable(name, shown, sizeof(shown)), n, text_plural(n), why);
-	if (monitors_any(ch->broker))
-		monitors_tell(
-		    ch->broker,
-		    &(struct notice){.action = "lose-messages",
-				     .what = &(struct access_object){.kind = OBJECT_CHANNEL,
-								     .name = ch->name,
-								     .size = ch->size,
-								     .pool = &pool},
-				     .uid = producer ? uid : NOTICE_NOBODY,
-				     .count = n});
-}
-
-void orphans_lose_often(struct member *producer, uint64_t n)
-{
-	struct channel *ch = producer->channel;
-
-	if (n == 0)
-		return;
-	channel_tell_lost(ch, n, producer, "they were delivered as often as the channel allows");
-	ch->orphans.lost += n;
-	ch->orphans.untold += n;
-	channel_note(ch);
-}
-
-void orphans_lose_aside(struct member *producer)
-{
-	const struct channel_ring *ring = producer->page.memory;
-	uint64_t n = atomic_load_explicit(&ring->set_aside, memory_order_relaxed) -
-		     atomic_load_explicit(&ring->taken_back, memory_order_relaxed);
-	bool counts =
-	    atomic_load_explicit(&ring->heeds, memory_order_relaxed) & CHANNEL_COUNTS_TAKEN_BACK;
-
-	/* Transient messages end with their producer; and a producer that writes nonsense has not
-	 * sent as many. */
-	if (counts && !producer->as_producer.transient && n <= UINT32_MAX)
-		orphans_lose_often(producer, n);
-}
 
 uint64_t orphans_lose_waiting(struct member *producer, int *budget)
 {
@@ -196,16 +138,4 @@ void orphans_end_all(struct broker *b)
 			lose_waiting_of(ch, NULL, "", &budget);
 		channel_end_if_unused(ch);
 	}
-}
-
-void orphans_tell_lost(struct member *consumer)
-{
-	struct channel *ch = consumer->channel;
-
-	if (ch->orphans.untold == 0)
-		return;
-	consumer->as_consumer.lost += ch->orphans.untold;
-	ch->orphans.untold = 0;
-	channel_note(ch);
-	member_note(consumer);
 }

@@ -188,17 +188,3 @@ bool copy_was_of(const struct copy *copy, const struct claim *claim)
 	consumer = admitted_to(claim->producer, copy->slot, &start);
 	return consumer == claim->consumer->id || copy->sequence <= start;
 }
-
-/* A fence that does not exist counts as not reached: that is left to the consumer that waits for
- * it. */
-bool orphan_is_reached(const struct orphan *o)
-{
-	struct timelines *t = o->producer->timelines;
-	struct copy copy;
-
-	if (!copy_ask(o->producer, o->ticket, &copy) || copy.timeline == 0)
-		return true;
-	return copy.timeline < TIMELINE_SLOTS &&
-	       fence_query(&(struct fence){
-		   .timelines = t, .slot = copy.timeline, .value = copy.value}) == TIMELINE_REACHED;
-}
