@@ -13,7 +13,8 @@
 
 #include "base/mutation.h"
 #include "broker/broker.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/claim.h"
+#include "broker/channel/page.h"
 #include "broker/channel/records.h"
 #include "broker/journal/journal.h"
 

@@ -17,7 +17,7 @@
 #include <share/channel.h>
 
 #include "broker/broker.h"
-#include "broker/channel/inside.h"
+#include "broker/channel/member.h"
 #include "broker/client/client.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"

@@ -6,35 +6,11 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "broker/buffer/buffer.h"
-#include "broker/channel/inside.h"
+#include "broker/channel/member.h"
 
-/* What is inside claims. Their life is in claim.c, and what the broker takes over in take.c. */
+struct entry;
 
-/* A buffer that was in flight when the broker took it over from its producer: there is one of
- * these, however many consumers may still use the buffer. */
-struct inherited {
-	struct buffer *buffer; /* NULL: it is an orphan's that has none */
-	uint32_t version, ticket;
-	uint32_t n_entries;
-};
-
-/* What one consumer has of an inherited buffer. Each entry has its own reference on the buffer,
- * which an account pays for: that of another consumer may be gone before this entry ends. */
-struct entry {
-	TAILQ_ENTRY(entry) link;
-	struct inherited *inherited;
-	/* The message, if this buffer is not its first one. The claim has an entry for the first
-	 * one as well, and what becomes of that becomes of this. NULL: the entry ends by itself. */
-	struct orphan *further_of;
-	struct referrer referrer;
-	uint32_t record;
-	/* What the entry costs beyond what its producer paid for when it came. The consumer pays
-	 * that, as it keeps the message back, or the producer does where the consumer has no
-	 * room. */
-	uint32_t price : 31, producer_pays : 1;
-};
-
+/* What a consumer may have of a producer. */
 struct claim {
 	LIST_ENTRY(claim) of_producer, of_consumer;
 	TAILQ_ENTRY(claim) link; /* in the broker's list, while it is followed */
@@ -56,46 +32,37 @@ struct claim {
 	uint32_t record;
 };
 
-/* What the row says of one ticket. */
-enum acknowledgement {
-	NOT_ACKNOWLEDGED,
-	STILL_RUNS, /* behind a fence that is not reached yet */
-	DONE_WITH,
-};
-enum acknowledgement claim_ask_row(const struct claim *claim, uint32_t ticket, uint32_t version);
-/* Returns the number of the delivery that the consumer has given back; 0: there is none. */
-uint32_t claim_ask_rejected(const struct claim *claim, uint32_t ticket, uint32_t version);
-/* Returns up to which message of its lane the consumer says it has received them. */
-uint64_t claim_taken(const struct claim *claim);
-/* Whether the producer has let the consumer in, which can have nothing of it otherwise. */
-bool claim_is_admitted(const struct claim *claim);
-/* Whether no fence in the row is still to be reached. The row does not change any more, so a fence
- * that was found reached is not looked at again. False also if there was no time or no memory. */
-bool claim_is_quiet(struct claim *claim, int *budget);
+/* claim.c: claims as they are found */
+
+/* Puts a claim that is filled in into the lists of its producer and its consumer. */
+void claim_attach(struct claim *claim);
+/* The claims of a member of either role, one after the other. */
+struct claim *claims_first(const struct member *m);
+struct claim *claims_next(const struct member *m, const struct claim *claim);
+/* Returns the member at the other end of one of @m's claims. */
+struct member *claim_other(const struct claim *claim, const struct member *m);
+/* Finds @m's claim with the member of this identifier; NULL: there is none (any more). */
+struct claim *claim_find(const struct member *m, uint64_t other);
 /* Has the broker look at the claim soon, and again every now and then, until it ends or there is
  * nothing that could change. */
 void claim_follow(struct claim *claim);
 void claim_unfollow(struct claim *claim);
 /* Frees a claim that nothing is left of. */
 void claim_free(struct claim *claim);
-/* Does so, and frees its members and its channel with it if nothing else is left of them. */
-void claim_end(struct claim *claim);
 
-/* Returns the account of the claim's producer, or of its consumer. */
-struct account *claim_account(const struct claim *claim, bool producer);
-/* Adds an entry for a buffer that the claim's consumer may use. @payer is whose the reference on
- * the buffer is. 0, -ENOMEM, or -EDQUOT if no account has room for @price. */
-int entry_add(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
-	      struct account *payer, uint32_t price, struct entry **out);
-/* Adds an entry for a buffer of an orphan that the consumer has from now on, at the producer's
- * cost; @buffer may be NULL. NULL without memory. */
-struct entry *claim_add_entry(struct claim *claim, uint32_t ticket, uint32_t version,
-			      struct buffer *buffer);
-/* Gives back what the entry costs, which was made before it was known that its message is an
- * orphan: the producer paid for that when it came. */
-void entry_is_orphans(struct claim *claim, struct entry *entry);
-bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);
-/* Frees an entry that the consumer is done with. */
-void entry_give_up(struct claim *claim, struct entry *entry);
+/* claim_life.c: how they are made and end */
+
+/* Makes the newcomer's claims, one with each member of the other role, but for consumers that
+ * have no row left. 0 or -ENOMEM. */
+int claims_make(struct member *newcomer);
+/* Undoes claims_make(), as the newcomer does not come after all. */
+void claims_unmake(struct member *newcomer);
+/* Expels the consumers that had no row left for this producer; true when there were any. */
+bool claims_expel(struct member *producer);
+/* Makes a claim on a producer that is gone, for a consumer that fetches. NULL: there is no memory
+ * or no row. */
+struct claim *claim_make_for_fetch(struct member *producer, struct member *consumer);
+/* Frees it, and its members and its channel if nothing else is left of them. */
+void claim_end(struct claim *claim);
 
 #endif

@@ -25,6 +25,7 @@
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/channel/claim.h"
+#include "broker/channel/progress.h"
 #include "broker/channel/records.h"
 
 void claim_end(struct claim *claim)

@@ -2,7 +2,9 @@
 
 /* How claims are looked at, and what is given up when their consumers are done with it. */
 
+#include "broker/channel/inside.h"
 #include "broker/channel/orphan.h"
+#include "broker/channel/progress.h"
 #include "broker/channel/records.h"
 
 static bool is_done_with(struct claim *claim, const struct entry *entry)

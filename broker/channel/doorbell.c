@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
-#include "broker/channel/doorbell.h"
+#include "broker/channel/channel_object.h"
 
 #define RINGS (UINT64_C(1) << 63)
 

@@ -14,6 +14,7 @@
 #include "base/descriptor.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
+#include "broker/channel/inside.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"

@@ -6,6 +6,9 @@
 
 #include "broker/broker.h"
 #include "broker/channel/claim.h"
+#include "broker/channel/inside.h"
+#include "broker/channel/membership.h"
+#include "broker/channel/progress.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/keeper/kept.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "broker/broker.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/member.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/journal/journal.h"

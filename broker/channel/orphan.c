@@ -27,7 +27,7 @@
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/orphans.h"
 #include "broker/channel/records.h"
 #include "broker/journal/journal.h"
 #include "broker/suballocator/block.h"

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/orphans.h"
 #include "broker/channel/records.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool_object.h"

@@ -9,7 +9,7 @@
 #include <share/channel.h>
 
 #include "base/clock.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/orphans.h"
 #include "broker/channel/progress.h"
 
 #define LEFT_TO_OTHERS_MS 1000

@@ -7,7 +7,7 @@
  */
 
 #include "broker/broker.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/orphans.h"
 
 static void take_out(struct member *m)
 {

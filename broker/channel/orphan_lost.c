@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/orphans.h"
 #include "broker/client/client.h"
 #include "broker/memory/pool.h"
 

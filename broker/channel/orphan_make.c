@@ -11,7 +11,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/orphans.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"

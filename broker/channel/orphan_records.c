@@ -8,7 +8,7 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/orphans.h"
 #include "broker/channel/records.h"
 #include "broker/journal/object.h"
 

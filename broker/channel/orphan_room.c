@@ -12,7 +12,7 @@
 
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/orphans.h"
 
 /* Loses a producer's messages that wait, and perhaps the producer with them. False: there was no
  * time for all of them. */

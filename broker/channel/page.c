@@ -14,7 +14,8 @@
 
 #include "base/mutation.h"
 #include "broker/accounts/price.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/claim.h"
+#include "broker/channel/page.h"
 
 #define UNIT 4096 /* bytes of memory that are there together, at least */
 

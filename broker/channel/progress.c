@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "broker/broker.h"
 #include "broker/channel/claim.h"
+#include "broker/channel/page.h"
 #include "broker/client/client.h"
 #include "broker/log/log.h"
 

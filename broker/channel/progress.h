@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "broker/channel/inside.h"
+struct claim;
+struct member;
 
 /* What a producer waits for. */
 struct awaited {
@@ -34,5 +35,24 @@ bool member_takes_part(const struct member *m);
 
 /* Adds up how far a member has got. Returns how many places it has looked at. */
 int member_measure(struct member *m, struct progress *out);
+
+/* Returns how many messages the consumer has yet to receive of the producer, as their pages say; or
+ * 1 if it has yet to learn that it was left behind. */
+uint64_t claim_unreceived(const struct claim *claim);
+/* Returns how many messages a consumer has received and not acknowledged; and how many buffers
+ * these have. */
+uint64_t member_held(struct member *consumer);
+uint64_t member_held_buffers(struct member *consumer);
+/* Whether the producer's ring says that it does not wait for the consumer any more. */
+bool claim_is_left_behind(const struct claim *claim);
+
+/* Logs, tells and counts it if the producer waits for the consumer no more. It is called before the
+ * claim is over or taken over. */
+void claim_tell_left_behind(const struct claim *claim);
+/* Does the same for a consumer that is left behind for another reason. */
+void member_tell_left_behind(struct member *consumer, const char *why);
+/* Logs, tells and counts that a producer waits for room, which it says itself, as far as that may
+ * be true. */
+void member_tell_stalled(struct member *producer);
 
 #endif

@@ -14,6 +14,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/channel/claim.h"
+#include "broker/channel/page.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/records.h"

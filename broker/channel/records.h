@@ -2,23 +2,34 @@
 #ifndef BROKER_CHANNEL_RECORDS_H
 #define BROKER_CHANNEL_RECORDS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "broker/journal/object.h"
 
-struct acknowledged;
 struct broker;
 struct buffer;
 struct channel;
 struct claim;
 struct entry;
 struct member;
-struct orphan;
+
+/* The versions that consumers that are gone have acknowledged, by the tickets of a producer that is
+ * there. */
+struct acknowledged {
+	struct member *producer;
+	bool is_noted;
+	uint32_t record;
+	size_t size; /* bytes of all versions */
+	uint32_t versions[];
+};
 
 /* What the journal has of channels. Whoever changes one of these notes it. */
 void channel_note(struct channel *ch);
 void member_note(struct member *m);
 void claim_note(struct claim *claim);
 void entry_note(struct claim *claim, struct entry *entry);
-void orphan_note(struct orphan *o);
 void acknowledged_note(struct acknowledged *a);
 
 /* The objects that are restored already, by which those that refer to them find them. */
@@ -30,12 +41,23 @@ struct channels_restored {
  * 0 or negative errno. */
 int members_restore(struct broker *b);
 int entries_restore(struct broker *b);
-int orphans_restore(struct broker *b);
 int acknowledged_restore(struct broker *b);
 
 /* What refers to members, claims and buffers is recorded by these. A buffer may be NULL. */
 void record_member(struct record *r, struct member **m);
 void record_claim(struct record *r, struct claim **claim);
 void record_buffer_or_none(struct record *r, struct buffer **buffer);
+
+/* acknowledged.c */
+
+bool producer_has_noted(const struct member *producer, uint32_t ticket, uint32_t version);
+/* Remembers that a consumer has acknowledged this whose claim is about to end, as its row goes and
+ * the producer may not have looked at it. False without memory. */
+bool orphan_note_acknowledged(const struct claim *claim, uint32_t ticket, uint32_t version);
+/* Puts what was remembered of a claim that ends into the journal. */
+void producer_note_acknowledged(const struct member *producer);
+/* Forgets that, when all orphans of the producer are made, so that nobody asks any more which
+ * messages are none. */
+void producer_forget_acknowledged(struct member *producer);
 
 #endif

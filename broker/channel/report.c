@@ -9,7 +9,8 @@
 #include <share/channel.h>
 
 #include "broker/broker.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/inside.h"
+#include "broker/channel/membership.h"
 #include "broker/channel/progress.h"
 #include "broker/client/client.h"
 #include "broker/memory/pool.h"

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "broker/broker.h"
+#include "broker/channel/membership.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/journal/object.h"

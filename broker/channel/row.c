@@ -9,7 +9,9 @@
 
 #include "base/mutation.h"
 #include "broker/broker.h"
-#include "broker/channel/orphan.h"
+#include "broker/channel/claim.h"
+#include "broker/channel/page.h"
+#include "broker/channel/records.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 #include "broker/order/records.h"

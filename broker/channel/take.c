@@ -8,8 +8,8 @@
  * over while it goes on itself.
  *
  * A reference is given up when the consumer has acknowledged the message and its streams have got
- * there, or can acknowledge nothing more (claim.c). The ring is whatever its owner wrote: all that
- * can come of nonsense is that its own messages are lost, or kept for long.
+ * there, or can acknowledge nothing more (claim_look.c). The ring is whatever its owner wrote: all
+ * that can come of nonsense is that its own messages are lost, or kept for long.
  *
  * Without memory for an entry the rest is taken over later, and the leases stay until then. The
  * producer does not wait for that: it loses its connection. When neither its user nor the
@@ -26,7 +26,9 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
+#include "broker/channel/inside.h"
 #include "broker/channel/orphan.h"
+#include "broker/channel/progress.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"

@@ -12,6 +12,8 @@
 #include <event2/event.h>
 
 #include "broker/broker.h"
+#include "broker/channel/inside.h"
+#include "broker/channel/membership.h"
 #include "broker/channel/orphan.h"
 #include "broker/client/clients.h"
 #include "broker/log/log.h"

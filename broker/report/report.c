@@ -21,6 +21,7 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/channel/channel.h"
+#include "broker/channel/membership.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/request.h"

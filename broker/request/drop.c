@@ -12,7 +12,7 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
-#include "broker/channel/channel.h"
+#include "broker/channel/orphan.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"

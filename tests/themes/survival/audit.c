@@ -23,6 +23,7 @@
 #include "broker/buffer/lease.h"
 #include "broker/buffer/records.h"
 #include "broker/buffer/scrub.h"
+#include "broker/channel/channel_object.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
