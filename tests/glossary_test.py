@@ -17,10 +17,11 @@ ENTRY = re.compile(r"\*\*([a-z ]+)\*\* — (.+\.) \[(.+)\]\(\.\./(.+)\)")
 
 # Words that had several meanings, and the rooms in which they are not used for another than is left.
 STRAY = {
-    "park": "agent base broker/buffer broker/channel broker/client broker/config broker/device broker/log"
-            " broker/memory broker/names broker/pools broker/request memory ring wire",
-    "token": "agent base broker/channel libshare/channel libshare/receiver libshare/sender libshare/service memory"
-             " pages ring",
+    "park": "agent base broker/buffer broker/channel broker/client broker/config broker/device"
+            " broker/log broker/membership broker/memory broker/names broker/orphan broker/pools"
+            " broker/request memory ring wire",
+    "token": "agent base broker/channel broker/membership broker/orphan libshare/channel"
+             " libshare/receiver libshare/sender libshare/service memory pages ring",
     "settle": "agent base broker/buffer broker/client broker/config broker/device broker/memory"
               " broker/names broker/pools broker/report broker/request libshare/buffer libshare/client libshare/order"
               " libshare/service memory pages ring tools",
@@ -29,13 +30,15 @@ STRAY = {
 # Words of plain sentences that structs and their members were called by, each with a meaning of its
 # own, and the rooms that have no such names any more.
 PLAIN = {
-    "keep|keeps|kept": "agent base broker/accounts broker/buffer broker/channel broker/client broker/config"
-                       " broker/device broker/journal broker/life broker/log broker/memory broker/monitor"
-                       " broker/names broker/order broker/pools broker/report broker/request broker/rights"
+    "keep|keeps|kept": "agent base broker/accounts broker/buffer broker/channel broker/client"
+                       " broker/config broker/device broker/journal broker/life broker/log"
+                       " broker/membership broker/memory broker/monitor broker/names broker/order"
+                       " broker/orphan broker/pools broker/report broker/request broker/rights"
                        " broker/suballocator memory pages wire",
-    "asked": "agent base broker/accounts broker/buffer broker/channel broker/client broker/config broker/device"
-             " broker/journal broker/life broker/log broker/monitor broker/names broker/order broker/report"
-             " broker/request broker/rights broker/suballocator memory pages wire",
+    "asked": "agent base broker/accounts broker/buffer broker/channel broker/client broker/config"
+             " broker/device broker/journal broker/life broker/log broker/membership broker/monitor"
+             " broker/names broker/order broker/orphan broker/report broker/request broker/rights"
+             " broker/suballocator memory pages wire",
 }
 
 

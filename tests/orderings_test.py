@@ -15,8 +15,9 @@ import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
-ROOMS = ("ring/*", "pages/*", "broker/channel/*", "libshare/buffer/*", "libshare/channel/*",
-         "libshare/sender/*", "libshare/receiver/*", "libshare/client/handle.*", "libshare/client/hazard.*")
+ROOMS = ("ring/*", "pages/*", "broker/channel/*", "broker/orphan/*", "broker/membership/*", "libshare/buffer/*",
+         "libshare/channel/*", "libshare/sender/*", "libshare/receiver/*", "libshare/client/handle.*",
+         "libshare/client/hazard.*")
 
 NAME = re.compile(r"`([\w/]+\.[ch]):(\w+)`")
 CALL = re.compile(r"\b(?:(atomic_(?:load|store|exchange|fetch_\w+?|compare_exchange_(?:weak|strong)"

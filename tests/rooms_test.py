@@ -80,18 +80,24 @@ KNOWS = {
     "broker/buffer": "broker/suballocator broker/log broker/journal broker/accounts broker/*.h broker/client"
                      " broker/monitor broker/device broker/order broker/memory broker/pools",
     "broker/channel": "broker/rights broker/suballocator broker/log broker/journal broker/keeper broker/accounts"
-                      " broker/*.h broker/client broker/monitor broker/device broker/order broker/memory"
-                      " broker/pools broker/buffer",
+                      " broker/*.h broker/client broker/monitor broker/order broker/memory broker/pools"
+                      " broker/buffer",
+    "broker/orphan": "broker/suballocator broker/log broker/journal broker/accounts broker/*.h broker/client"
+                     " broker/monitor broker/memory broker/buffer broker/channel",
+    "broker/membership": "broker/rights broker/journal broker/keeper broker/log broker/accounts broker/*.h"
+                         " broker/client broker/device broker/order broker/memory broker/pools broker/buffer"
+                         " broker/channel broker/orphan",
     "broker/names": "broker/rights broker/log broker/journal broker/accounts broker/*.h broker/client"
                     " broker/monitor broker/order broker/memory broker/buffer",
-    "broker/request": "broker/keeper broker/*.h broker/client broker/order broker/memory broker/channel"
+    "broker/request": "broker/keeper broker/*.h broker/client broker/order broker/memory broker/orphan"
                       " broker/names",
     "broker/report": "broker/journal broker/keeper broker/accounts broker/*.h broker/client broker/device"
-                     " broker/order broker/memory broker/pools broker/buffer broker/channel broker/names",
+                     " broker/order broker/memory broker/pools broker/buffer broker/channel broker/membership"
+                     " broker/names",
     "broker/*.c": "broker/*.h",
     "broker/life": "broker/config broker/log broker/journal broker/keeper broker/accounts broker/*.h"
                    " broker/client broker/monitor broker/device broker/order broker/memory broker/pools"
-                   " broker/buffer broker/channel broker/names broker/request broker/report",
+                   " broker/buffer broker/channel broker/membership broker/names broker/request broker/report",
     "libshare/client": "libshare/program",
     "libshare/order": "libshare/program libshare/client",
     "libshare/buffer": "libshare/program libshare/client libshare/order",
@@ -167,7 +173,9 @@ FACES = {
     "broker/suballocator": "block suballocator",
     "broker/buffer": "buffer grant lease records scrub",
     "broker/names": "names name token",
-    "broker/channel": "channel",
+    "broker/channel": "channel channel_object claim entry member page progress records role",
+    "broker/orphan": "orphan",
+    "broker/membership": "membership",
     "broker/request": "dispatch",
     "broker/report": "report",
     "broker/life": "",  # nobody needs one
@@ -177,9 +185,9 @@ FACES = {
 ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels memory memory/cuda memory/host pages
     python/src/base python/src/client python/src/order ring tools tools/doctor tools/exporter tools/top wire
     libshare/channel libshare/order libshare/program libshare/receiver libshare/sender libshare/service
-    broker/accounts broker/config broker/journal broker/keeper broker/life broker/log broker/memory
-    broker/monitor broker/names broker/order broker/pools broker/report broker/request broker/rights
-    broker/suballocator""".split()
+    broker/accounts broker/channel broker/config broker/journal broker/keeper broker/life broker/log
+    broker/membership broker/memory broker/monitor broker/names broker/order broker/orphan broker/pools
+    broker/report broker/request broker/rights broker/suballocator""".split()
 
 LIBEVENT = re.compile(r"event2/.*|event\.h|evutil\.h")
 ENDINGS = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".in")

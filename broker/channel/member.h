@@ -33,6 +33,11 @@ struct member_page {
 	void *memory;
 	size_t size;
 	size_t written[2]; /* where something was found, + 1, so member_unwritten() need not look */
+	/* What was found in one pass, in 64 units from one on; see member_remember_looks(). */
+	struct {
+		size_t from; /* the first of these units, + 1; 0: nothing is remembered */
+		uint64_t holes, written;
+	} seen;
 };
 
 struct member {

@@ -18,6 +18,11 @@
 #include "broker/channel/page.h"
 
 #define UNIT 4096 /* bytes of memory that are there together, at least */
+#define SEEN 64   /* units of a page of which it is remembered whether they were written */
+
+_Static_assert(sizeof(struct channel_row) + CHANNEL_IN_FLIGHT_MAX * sizeof(struct channel_ack) <=
+		   (SEEN - 1) * UNIT,
+	       "a row is in so many units");
 
 size_t member_page_size(const struct channel *ch, uint32_t role)
 {
@@ -42,20 +47,46 @@ void *member_table_new(const struct member *producer)
 	return calloc(producer->channel->shape.in_flight, sizeof(void *));
 }
 
+void member_remember_looks(struct member *m, const void *from)
+{
+	m->page.seen.from =
+	    (size_t)((const char *)from - (const char *)m->page.memory) / UNIT + 1;
+	m->page.seen.holes = m->page.seen.written = 0;
+}
+
+void member_forget_looks(struct member *m)
+{
+	m->page.seen.from = 0;
+	m->page.seen.holes = m->page.seen.written = 0;
+}
+
+/* Returns the unit's bit in what is remembered; 0: it is not among that. */
+static uint64_t bit_of(const struct member_page *page, size_t unit)
+{
+	size_t i = unit / UNIT + 1 - page->seen.from;
+
+	return page->seen.from > 0 && i < SEEN ? UINT64_C(1) << i : 0;
+}
+
 size_t member_unwritten(struct member *m, const void *at)
 {
 	size_t offset = (size_t)((const char *)at - (const char *)m->page.memory);
 	size_t unit = offset / UNIT * UNIT;
+	uint64_t bit = bit_of(&m->page, unit);
 	off_t data;
 
-	if (m->page.written[0] == unit + 1 || m->page.written[1] == unit + 1)
+	if (m->page.written[0] == unit + 1 || m->page.written[1] == unit + 1 ||
+	    m->page.seen.written & bit)
 		return 0;
+	if (m->page.seen.holes & bit)
+		return unit + UNIT - offset;
 	data = lseek(m->page.fd, (off_t)unit, SEEK_DATA);
-	if (data < 0 && errno == ENXIO)
-		return m->page.size - offset;
-	if (data >= (off_t)(unit + UNIT))
-		return (size_t)data - offset;
+	if ((data < 0 && errno == ENXIO) || data >= (off_t)(unit + UNIT)) {
+		m->page.seen.holes |= bit;
+		return (data < 0 ? m->page.size : (size_t)data) - offset;
+	}
 	/* the answer stays true, as nobody can make holes in a page that is sealed */
+	m->page.seen.written |= bit;
 	m->page.written[1] = m->page.written[0];
 	m->page.written[0] = unit + 1;
 	return 0;
@@ -81,8 +112,13 @@ bool member_receives_no_more(struct member *consumer)
 {
 	const struct channel_ledger *ledger = consumer->page.memory;
 
-	return member_unwritten(consumer, ledger) == 0 &&
-	       atomic_load_explicit(&ledger->receives_no_more, memory_order_acquire);
+	if (member_unwritten(consumer, ledger) > 0 ||
+	    !atomic_load_explicit(&ledger->receives_no_more, memory_order_acquire))
+		return false;
+	/* what it has written before it said so is there, though there was a hole a moment ago */
+	if (!MUTATION(trust_old_holes))
+		consumer->page.seen.holes = 0;
+	return true;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -19,10 +19,15 @@ uint64_t member_own(const struct channel *ch, uint32_t role);
 size_t member_page_size(const struct channel *ch, uint32_t role);
 /* Makes a table of pointers, all NULL, by tickets of a producer. NULL without memory. */
 void *member_table_new(const struct member *producer);
-/* Returns how many bytes of a member's page, from @at in it on, its owner never wrote; 0: @at was
- * written. Zeros are there; they are not read, as that takes memory for which the owner does not
- * pay. */
+/* Returns how many bytes of a member's page at least, from @at in it on, its owner never wrote; 0:
+ * @at was written. Zeros are there; they are not read, as that takes memory for which the owner does
+ * not pay. */
 size_t member_unwritten(struct member *m, const void *at);
+/* Has what is found of so much of the page as a row may take, from @from on, not looked for again
+ * before member_forget_looks(): who goes through all of a row looks at each part of it once. What
+ * the owner writes meanwhile may not be seen. */
+void member_remember_looks(struct member *m, const void *from);
+void member_forget_looks(struct member *m);
 /* Finds the first of a producer's tickets from *ticket on that may be in use, and sets *ticket to
  * its number. NULL: there is none. */
 const struct channel_ticket *member_next_ticket(struct member *producer, uint32_t *ticket);

@@ -12,7 +12,6 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
-#include "broker/channel/orphan.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
@@ -20,6 +19,7 @@
 #include "broker/client/records.h"
 #include "broker/client/request.h"
 #include "broker/names/token.h"
+#include "broker/orphan/orphan.h"
 
 static void drop_token(struct request *r, uint64_t id)
 {

@@ -276,6 +276,7 @@ c send_before_what_was_rejected   ring_reject_test
 c reject_at_once                  channel_reject_test
 c free_what_was_rejected          channel_broker_test
 c note_rejected                   orphan_hostile_test
+c trust_old_holes                 row_looks_test
 w rest_unannounced                idle_test
 r reclaim_without_order           reclaim_test
 r reclaim_before_messages         reclaim_test

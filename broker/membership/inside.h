@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_INSIDE_H
-#define BROKER_CHANNEL_INSIDE_H
+#ifndef BROKER_MEMBERSHIP_INSIDE_H
+#define BROKER_MEMBERSHIP_INSIDE_H
 
 #include <stdbool.h>
 #include <stddef.h>

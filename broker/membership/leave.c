@@ -6,12 +6,12 @@
 
 #include "broker/broker.h"
 #include "broker/channel/claim.h"
-#include "broker/channel/inside.h"
-#include "broker/channel/membership.h"
 #include "broker/channel/progress.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/keeper/kept.h"
+#include "broker/membership/inside.h"
+#include "broker/membership/membership.h"
 
 /* Frees a member that was never ready, of which nobody is told. */
 static void forget(struct member *m)

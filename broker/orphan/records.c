@@ -8,9 +8,9 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
-#include "broker/channel/orphans.h"
 #include "broker/channel/records.h"
 #include "broker/journal/object.h"
+#include "broker/orphan/inside.h"
 
 /* What the record says of a buffer behind the first one. */
 struct further_fields {

@@ -12,11 +12,11 @@
 #include <event2/event.h>
 
 #include "broker/broker.h"
-#include "broker/channel/inside.h"
-#include "broker/channel/membership.h"
-#include "broker/channel/orphan.h"
 #include "broker/client/clients.h"
 #include "broker/log/log.h"
+#include "broker/membership/inside.h"
+#include "broker/membership/membership.h"
+#include "broker/orphan/orphan.h"
 
 #define CLOSING_LOOKS 512 /* tickets of one producer that are looked at before the next one's */
 #define LEAST_LOOKS   64  /* tickets of one claim that are looked at in any case */

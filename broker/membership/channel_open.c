@@ -13,12 +13,12 @@
 
 #include "base/text.h"
 #include "broker/broker.h"
-#include "broker/channel/inside.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
 #include "broker/device/device.h"
+#include "broker/membership/inside.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"

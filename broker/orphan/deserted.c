@@ -2,7 +2,7 @@
 
 /*
  * Orphans that nobody gets. They wait for an hour without a consumer that may ask for them, unless
- * there are too many (orphan_room.c). What goes is counted and logged, and the next consumer is
+ * there are too many (room.c). What goes is counted and logged, and the next consumer is
  * told.
  *
  * There may be 64 times 8192 of them, so they go in several turns of the loop. Each turn has its
@@ -17,9 +17,9 @@
 #include "base/clock.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/channel/orphans.h"
 #include "broker/client/client.h"
 #include "broker/memory/pool.h"
+#include "broker/orphan/inside.h"
 
 #define DESERTED_MS (60 * 60 * 1000)
 #define LOOK_MS     1000

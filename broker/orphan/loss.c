@@ -10,11 +10,11 @@
 #include "base/text.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/channel/orphans.h"
 #include "broker/channel/records.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
+#include "broker/orphan/inside.h"
 
 void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *producer,
 		       const char *why)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_ORPHANS_H
-#define BROKER_CHANNEL_ORPHANS_H
+#ifndef BROKER_ORPHAN_INSIDE_H
+#define BROKER_ORPHAN_INSIDE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "broker/channel/orphan.h"
+#include "broker/orphan/orphan.h"
 
 /* How the files of this room know each other. */
 
@@ -33,7 +33,7 @@ void orphan_give(struct orphan *o, struct claim *claim);
 /* Ends an orphan that waits, and counts it among those that are lost. */
 void orphan_lose(struct orphan *o);
 
-/* count.c */
+/* loss.c */
 
 /* Logs, tells and counts that @n messages of producers that are gone are lost, of @producer or
  * (NULL) of several. Of none nothing is said. */
@@ -42,7 +42,7 @@ void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *prod
 /* Loses messages of a producer that goes or is gone, as they were delivered too often. */
 void orphans_lose_often(struct member *producer, uint64_t n);
 
-/* lost.c */
+/* deserted.c */
 
 /* Loses as many of one producer's orphans that wait as there is time for, and returns their number.
  * The producer stays, though it may be unused then. */

@@ -2,10 +2,10 @@
 
 /* How claims are looked at, and what is given up when their consumers are done with it. */
 
-#include "broker/channel/inside.h"
-#include "broker/channel/orphan.h"
 #include "broker/channel/progress.h"
 #include "broker/channel/records.h"
+#include "broker/membership/inside.h"
+#include "broker/orphan/orphan.h"
 
 static bool is_done_with(struct claim *claim, const struct entry *entry)
 {
@@ -28,11 +28,16 @@ static bool is_done_with(struct claim *claim, const struct entry *entry)
 	return claim->over;
 }
 
-/* Looks at each entry once at most; giving up one may give up others of the same message. */
+/* Looks at each entry once at most; giving up one may give up others of the same message. Each part
+ * of the row is looked for once: a consumer that has thousands of entries and writes nothing would
+ * have the broker look for its row as often, again after each message that it fetches. */
 static void look_at_entries(struct claim *claim, int *budget)
 {
+	struct member *consumer = claim->consumer;
 	struct entry *entry;
 
+	member_remember_looks(consumer, channel_row_at(consumer->page.memory,
+						       &consumer->channel->shape, claim->row));
 	for (uint32_t left = claim->n;
 	     left > 0 && *budget > 0 && (entry = TAILQ_FIRST(&claim->entries)); left--, --*budget) {
 		if (is_done_with(claim, entry)) {
@@ -42,6 +47,7 @@ static void look_at_entries(struct claim *claim, int *budget)
 		TAILQ_REMOVE(&claim->entries, entry, link);
 		TAILQ_INSERT_TAIL(&claim->entries, entry, link);
 	}
+	member_forget_looks(consumer);
 }
 
 /* While both take part, the producer itself sees what the consumer acknowledges. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_ORPHAN_H
-#define BROKER_CHANNEL_ORPHAN_H
+#ifndef BROKER_ORPHAN_ORPHAN_H
+#define BROKER_ORPHAN_ORPHAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

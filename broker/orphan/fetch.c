@@ -9,8 +9,8 @@
 #include <share/channel.h>
 
 #include "base/clock.h"
-#include "broker/channel/orphans.h"
 #include "broker/channel/progress.h"
+#include "broker/orphan/inside.h"
 
 #define LEFT_TO_OTHERS_MS 1000
 

@@ -5,10 +5,10 @@
 #include <errno.h>
 
 #include "broker/broker.h"
-#include "broker/channel/membership.h"
-#include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/journal/object.h"
+#include "broker/membership/membership.h"
+#include "broker/orphan/orphan.h"
 
 /* Whether a channel or a member was read that nothing would ever end. */
 static bool any_is_unused(const struct broker *b)

@@ -11,12 +11,12 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
-#include "broker/channel/orphans.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
 #include "broker/memory/pool.h"
+#include "broker/orphan/inside.h"
 
 static uint32_t deliveries_of(const struct member *producer, const struct copy *copy)
 {

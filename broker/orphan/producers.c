@@ -7,7 +7,7 @@
  */
 
 #include "broker/broker.h"
-#include "broker/channel/orphans.h"
+#include "broker/orphan/inside.h"
 
 static void take_out(struct member *m)
 {

@@ -9,10 +9,10 @@
 #include <share/channel.h>
 
 #include "broker/broker.h"
-#include "broker/channel/inside.h"
-#include "broker/channel/membership.h"
 #include "broker/channel/progress.h"
 #include "broker/client/client.h"
+#include "broker/membership/inside.h"
+#include "broker/membership/membership.h"
 #include "broker/memory/pool.h"
 
 static const char *state_name(const struct member *m)

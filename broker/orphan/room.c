@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Orphans that give way, as their channel does not keep them (orphan_keep.c), or to who joins. A
+ * Orphans that give way, as their channel does not keep them (producers.c), or to who joins. A
  * producer that is gone counts as a membership of its user's: when the user has no room for more,
  * the oldest producers go of which nothing is left but messages that wait.
  */
@@ -12,7 +12,7 @@
 
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/channel/orphans.h"
+#include "broker/orphan/inside.h"
 
 /* Loses a producer's messages that wait, and perhaps the producer with them. False: there was no
  * time for all of them. */

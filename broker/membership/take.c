@@ -26,15 +26,14 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
-#include "broker/channel/inside.h"
-#include "broker/channel/orphan.h"
 #include "broker/channel/progress.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/membership/inside.h"
 #include "broker/memory/pool.h"
-#include "broker/suballocator/block.h"
+#include "broker/orphan/orphan.h"
 
 /* ------------------------------------------------------------------------------------------- */
 /* Tickets                                                                                     */

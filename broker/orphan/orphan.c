@@ -8,8 +8,8 @@
  * An orphan is owned by the claim of the consumer that has it in its lane or has fetched it, or it
  * waits. A consumer that can acknowledge nothing more gives it back. If that one had received it,
  * this counts as a delivery; when it has been delivered as often as the channel allows, it is lost,
- * as there is nobody left to take it back. Who gets those that wait is in orphan_fetch.c, and what
- * becomes of those that nobody gets in orphan_lost.c. How they are made is in orphan_make.c.
+ * as there is nobody left to take it back. Who gets those that wait is in fetch.c, and what
+ * becomes of those that nobody gets in deserted.c. How they are made is in make.c.
  *
  * An orphan of several buffers is found by the tickets of all of them, and known by the first
  * one's. Its owner has an entry for each, so that each may be kept by itself when it is
@@ -27,9 +27,9 @@
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
-#include "broker/channel/orphans.h"
 #include "broker/channel/records.h"
 #include "broker/journal/journal.h"
+#include "broker/orphan/inside.h"
 #include "broker/suballocator/block.h"
 
 struct orphan *orphan_find(const struct member *producer, uint32_t ticket)

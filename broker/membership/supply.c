@@ -13,7 +13,7 @@
 #include <share/channel.h>
 
 #include "broker/broker.h"
-#include "broker/channel/inside.h"
+#include "broker/membership/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/segment.h"
 #include "broker/pools/supply.h"

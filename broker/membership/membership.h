@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_MEMBERSHIP_H
-#define BROKER_CHANNEL_MEMBERSHIP_H
+#ifndef BROKER_MEMBERSHIP_MEMBERSHIP_H
+#define BROKER_MEMBERSHIP_MEMBERSHIP_H
 
 #include <stdbool.h>
 

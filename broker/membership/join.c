@@ -14,12 +14,12 @@
 #include "base/descriptor.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/channel/inside.h"
-#include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/keeper/kept.h"
+#include "broker/membership/inside.h"
 #include "broker/order/order.h"
+#include "broker/orphan/orphan.h"
 #include "pages/page.h"
 
 static int make_control(struct channel *ch)
