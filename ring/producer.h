@@ -9,10 +9,9 @@
 #include "ring/ring.h"
 
 /*
- * Inside of the producing half: its parts are producer.c (sending, waking and sleeping),
+ * Inside of the producing half: its parts are producer.c (sending), wait.c (waking and sleeping),
  * room.c (where a message goes, and what is dropped for it), latest.c (who gets the latest
- * alone), ticket.c (what is in flight,
- * and how it comes back) and member.c (who comes and goes).
+ * alone), ticket.c (what is in flight, and how it comes back) and member.c (who comes and goes).
  */
 
 /*
