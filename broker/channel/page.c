@@ -49,8 +49,7 @@ void *member_table_new(const struct member *producer)
 
 void member_remember_looks(struct member *m, const void *from)
 {
-	m->page.seen.from =
-	    (size_t)((const char *)from - (const char *)m->page.memory) / UNIT + 1;
+	m->page.seen.from = (size_t)((const char *)from - (const char *)m->page.memory) / UNIT + 1;
 	m->page.seen.holes = m->page.seen.written = 0;
 }
 

@@ -20,8 +20,8 @@ size_t member_page_size(const struct channel *ch, uint32_t role);
 /* Makes a table of pointers, all NULL, by tickets of a producer. NULL without memory. */
 void *member_table_new(const struct member *producer);
 /* Returns how many bytes of a member's page at least, from @at in it on, its owner never wrote; 0:
- * @at was written. Zeros are there; they are not read, as that takes memory for which the owner does
- * not pay. */
+ * @at was written. Zeros are there; they are not read, as that takes memory for which the owner
+ * does not pay. */
 size_t member_unwritten(struct member *m, const void *at);
 /* Has what is found of so much of the page as a row may take, from @from on, not looked for again
  * before member_forget_looks(): who goes through all of a row looks at each part of it once. What

@@ -36,8 +36,8 @@ static void look_at_entries(struct claim *claim, int *budget)
 	struct member *consumer = claim->consumer;
 	struct entry *entry;
 
-	member_remember_looks(consumer, channel_row_at(consumer->page.memory,
-						       &consumer->channel->shape, claim->row));
+	member_remember_looks(
+	    consumer, channel_row_at(consumer->page.memory, &consumer->channel->shape, claim->row));
 	for (uint32_t left = claim->n;
 	     left > 0 && *budget > 0 && (entry = TAILQ_FIRST(&claim->entries)); left--, --*budget) {
 		if (is_done_with(claim, entry)) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * How often the broker looks whether a consumer has written something where it acknowledges. Of what
- * it has fetched of a producer that is gone there may be thousands of entries, and they are gone
- * through after each further one.
+ * How often the broker looks whether a consumer has written something where it acknowledges. Of
+ * what it has fetched of a producer that is gone there may be thousands of entries, and they are
+ * gone through after each further one.
  */
 
 #include <sys/mman.h>
@@ -33,8 +33,13 @@ off_t __wrap_lseek(int fd, off_t offset, int whence)
 }
 
 static struct channel channel = {
-    .shape = {.mode = CHANNEL_QUEUE, .in_flight = MESSAGES, .depth = 64, .consumers = 1,
-	      .deliveries = 3, .rows = 4, .buffers = 1},
+    .shape = {.mode = CHANNEL_QUEUE,
+	      .in_flight = MESSAGES,
+	      .depth = 64,
+	      .consumers = 1,
+	      .deliveries = 3,
+	      .rows = 4,
+	      .buffers = 1},
 };
 static struct timelines timelines = {.dead = true};
 static struct member producer, consumer;
@@ -44,8 +49,8 @@ static struct entry entries[MESSAGES];
 static struct orphan messages[MESSAGES], *orphans[MESSAGES];
 static struct channel_row *row; /* as the consumer writes it */
 
-/* The consumer has an entry for each message of a producer that is gone. One after the other they are
- * of other parts of the row. */
+/* The consumer has an entry for each message of a producer that is gone. One after the other they
+ * are of other parts of the row. */
 static void setup(void)
 {
 	size_t size = channel_ledger_size(&channel.shape);
