@@ -15,9 +15,9 @@ import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
-ROOMS = ("ring/*", "pages/*", "broker/channel/*", "broker/orphan/*", "broker/membership/*", "libshare/buffer/*",
-         "libshare/channel/*", "libshare/sender/*", "libshare/receiver/*", "libshare/client/handle.*",
-         "libshare/client/hazard.*")
+ROOMS = ("ring/*", "ring/producer/*", "ring/consumer/*", "pages/*", "broker/channel/*", "broker/orphan/*",
+         "broker/membership/*", "libshare/buffer/*", "libshare/channel/*", "libshare/sender/*",
+         "libshare/receiver/*", "libshare/client/handle.*", "libshare/client/hazard.*")
 
 NAME = re.compile(r"`([\w/]+\.[ch]):(\w+)`")
 CALL = re.compile(r"\b(?:(atomic_(?:load|store|exchange|fetch_\w+?|compare_exchange_(?:weak|strong)"
@@ -163,10 +163,10 @@ def check(table, files):
 def try_changes(table):
     """Which changes of the code, and of the table, are not noticed."""
     for file, old, new, message in (
-            ("ring/consumer.h", "&ack->word, word, memory_order_release", "&ack->word, word, memory_order_relaxed",
+            ("ring/consumer/inside.h", "&ack->word, word, memory_order_release", "&ack->word, word, memory_order_relaxed",
              "ring_write_word does not write `word`"),
-            ("ring/receive.c", "atomic_thread_fence(memory_order_acquire);", "", "read_entry does not read `fence`"),
-            ("ring/room.c", "ring_barrier();", "", "drop does not write `barrier`"),
+            ("ring/consumer/receive.c", "atomic_thread_fence(memory_order_acquire);", "", "read_entry does not read `fence`"),
+            ("ring/producer/room.c", "ring_barrier();", "", "drop does not write `barrier`"),
             ("ring/sleep.c", "atomic_load_explicit(s->word, memory_order_relaxed)", "atomic_load(s->word)",
              "ring_sleeper_awake has an order of `word` that is not named"),
             ("pages/timeline.c", "by_gpu, by_gpu, memory_order_relaxed", "by_gpu, by_gpu, memory_order_release",
@@ -178,7 +178,7 @@ def try_changes(table):
     for old, new, message in (
             (":ring_write_word`", ":ring_write_words`", "ring_write_words does not write"),
             ("`ring/entry.h:ring_sequence_of`", "`ring/entry.h:ring_entry_load`", "ring_entry_load does not read"),
-            ("`ring/room.c:look_for_rejected`", "`ring/rooms.c:look_for_rejected`", "there is no ring/rooms.c"),
+            ("`ring/producer/room.c:look_for_rejected`", "`ring/rooms.c:look_for_rejected`", "there is no ring/rooms.c"),
             ("`NO_RELEASE_FENCE`", "`NO_RELEASE_HEDGE`", "NO_RELEASE_HEDGE is no mutation")):
         if not any(message in said for said in check(table.replace(old, new), asked_for)[0]):
             yield message

@@ -130,6 +130,9 @@ KNOWS = {
     "bench/bridge": "bench/*.h",
     "bench/survival": "bench/*.h bench/load bench/channel",
     "bench/*.c": "bench/*.h",
+    "ring/producer": "ring/*.h",
+    "ring/consumer": "ring/*.h",
+    "ring/*.c": "ring/*.h",
     "memory/host": "memory/*.h",
     "memory/cuda": "memory/*.h",
     "memory/*.c": "memory/*.h",
@@ -151,6 +154,8 @@ FACES = {
     "bridge/channels": "channels",
     "bridge/services": "services",
     "bridge/link": "",  # link.h is for all
+    "ring/producer": "",
+    "ring/consumer": "",
     "python/src/base": "args core object",
     "python/src/order": "order",
     "python/src/array": "array by_address dlpack dtype",
@@ -183,7 +188,8 @@ FACES = {
 
 # The rooms whose sources have an order.
 ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels memory memory/cuda memory/host pages
-    python/src/base python/src/client python/src/order ring tools tools/doctor tools/exporter tools/top wire
+    python/src/base python/src/client python/src/order ring ring/consumer ring/producer tools tools/doctor
+    tools/exporter tools/top wire
     libshare/channel libshare/order libshare/program libshare/receiver libshare/sender libshare/service
     broker/accounts broker/channel broker/config broker/journal broker/keeper broker/life broker/log
     broker/membership broker/memory broker/monitor broker/names broker/order broker/orphan broker/pools
@@ -201,7 +207,7 @@ def code_of(text):
 def sub_room(path):
     """That of a file or header; None where there are none."""
     room, _, rest = path.partition("/")
-    if room not in ("bench", "bridge", "broker", "libshare", "memory", "python") or not rest:
+    if room not in ("bench", "bridge", "broker", "libshare", "memory", "python", "ring") or not rest:
         return None
     return path.rpartition("/")[0] if "/" in rest else f"{room}/*{pathlib.PurePath(path).suffix}"
 

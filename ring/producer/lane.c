@@ -5,7 +5,7 @@
  * dropped. How far they have got is looked at only when what is known of it does not suffice.
  */
 
-#include "ring/producer.h"
+#include "ring/producer/inside.h"
 
 bool ring_has_room(struct ring_producer *p, uint32_t lane)
 {

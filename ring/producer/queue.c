@@ -6,7 +6,7 @@
  */
 
 #include "base/mutation.h"
-#include "ring/lane.h"
+#include "ring/producer/lane.h"
 
 static uint32_t choose_of(struct ring_producer *p, uint64_t consumers, bool with_room)
 {

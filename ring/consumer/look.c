@@ -7,7 +7,7 @@
 #include <share/channel.h>
 
 #include "base/mutation.h"
-#include "ring/consumer.h"
+#include "ring/consumer/inside.h"
 #include "ring/entry.h"
 
 /* A message, or something to be told. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/mutation.h"
-#include "ring/consumer.h"
+#include "ring/consumer/inside.h"
 
 int ring_consumer_new(const struct channel_shape *shape, enum channel_layout layout, void *ledger,
 		      uint32_t slot, uint64_t member, struct ring_consumer **out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef RING_PRODUCER_H
-#define RING_PRODUCER_H
+#ifndef RING_PRODUCER_INSIDE_H
+#define RING_PRODUCER_INSIDE_H
 
 #include <share/channel.h>
 

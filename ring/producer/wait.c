@@ -5,7 +5,7 @@
  * needed only for consumers that sleep now and then, once for as many messages as there are.
  */
 
-#include "ring/producer.h"
+#include "ring/producer/inside.h"
 
 /* Those of whom the announcement has to be looked at, of those that got something. */
 static uint64_t who_may_sleep(struct ring_producer *p)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef RING_LANE_H
-#define RING_LANE_H
+#ifndef RING_PRODUCER_LANE_H
+#define RING_PRODUCER_LANE_H
 
 #include "ring/entry.h"
-#include "ring/producer.h"
+#include "ring/producer/inside.h"
 
 /* The message with this ticket goes into a lane, which has room. */
 static inline __attribute__((always_inline)) void ring_put(struct ring_producer *p, uint32_t lane,

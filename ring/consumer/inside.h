@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef RING_CONSUMER_H
-#define RING_CONSUMER_H
+#ifndef RING_CONSUMER_INSIDE_H
+#define RING_CONSUMER_INSIDE_H
 
 #include <share/channel.h>
 

@@ -14,7 +14,7 @@
 #include <errno.h>
 
 #include "base/mutation.h"
-#include "ring/consumer.h"
+#include "ring/consumer/inside.h"
 #include "ring/entry.h"
 
 /* The further buffers of a message; false: they are none, or those of another one. */

@@ -12,7 +12,7 @@
  */
 
 #include "base/mutation.h"
-#include "ring/producer.h"
+#include "ring/producer/inside.h"
 
 /* Not below what has been looked at already. */
 static uint64_t first_left(const struct ring_peer *peer)

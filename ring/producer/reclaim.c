@@ -8,7 +8,7 @@
  */
 
 #include "base/mutation.h"
-#include "ring/producer.h"
+#include "ring/producer/inside.h"
 
 static bool take_done(struct ring_producer *p, struct ring_return *out)
 {

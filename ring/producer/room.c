@@ -10,7 +10,7 @@
 #include <errno.h>
 
 #include "base/mutation.h"
-#include "ring/producer.h"
+#include "ring/producer/inside.h"
 
 /* What somebody has given back comes before what is sent now, wherever it is in its lane. */
 static void look_for_rejected(struct ring_producer *p)

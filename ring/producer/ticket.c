@@ -9,7 +9,7 @@
 
 #include "base/mutation.h"
 #include "pages/timeline.h"
-#include "ring/producer.h"
+#include "ring/producer/inside.h"
 
 static void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t ticket)
 {

@@ -14,7 +14,7 @@
 #include "base/mutation.h"
 #include "pages/timeline.h"
 #include "ring/entry.h"
-#include "ring/lane.h"
+#include "ring/producer/lane.h"
 
 static void *zeros(size_t n, size_t size)
 {
