@@ -25,7 +25,6 @@
 #include "broker/client/conversation.h"
 #include "broker/client/end.h"
 #include "broker/client/records.h"
-#include "broker/client/request.h"
 #include "broker/log/log.h"
 
 #define HANDSHAKE_SECONDS 10
@@ -120,7 +119,7 @@ static bool admit(struct client *c)
 	enum limit_kind lacks;
 
 	c->admission.for_operator = broker_is_ending(c->broker);
-	if (c->admission.for_operator && !request_may_operate(c))
+	if (c->admission.for_operator && !client_may_operate(c))
 		return false;
 	if (charge_connection(c, 0))
 		return true;
@@ -128,8 +127,7 @@ static bool admit(struct client *c)
 	if (charge_connection(c, 0))
 		return true;
 	lacks = c->admission.lacks;
-	c->admission.for_operator =
-	    request_may_operate(c) && charge_connection(c, OPERATORS_BEYOND);
+	c->admission.for_operator = client_may_operate(c) && charge_connection(c, OPERATORS_BEYOND);
 	c->admission.lacks = lacks;
 	return c->admission.for_operator;
 }
@@ -281,6 +279,11 @@ bool client_answers_for(const struct client *c, uid_t uid)
 	return client_may(
 	    c, RIGHT_MANAGE,
 	    &(struct access_object){.kind = OBJECT_PROCESS, .is_owned = true, .owner = uid});
+}
+
+bool client_may_operate(const struct client *c)
+{
+	return client_may(c, RIGHT_MANAGE, &(struct access_object){.kind = OBJECT_BROKER});
 }
 
 /* Counts how long a request has taken to be answered. An answer that comes after the handler has

@@ -87,6 +87,8 @@ const char *client_state_name(enum client_state state);
 struct log_client client_in_log(const struct client *c);
 /* access_may() for its user, by the configuration as it is now. */
 bool client_may(const struct client *c, enum access_right right, const struct access_object *what);
+/* Whether the client may do what only administrators may. */
+bool client_may_operate(const struct client *c);
 /* Whether the client may see what processes of this user are and have, and may end them. */
 bool client_answers_for(const struct client *c, uid_t uid);
 

@@ -43,7 +43,7 @@ int clients_init(struct broker *b, const struct client_rooms *rooms)
 	TAILQ_INIT(&all->waiting);
 	TAILQ_INIT(&all->woken);
 	all->reaper = event_new(b->base, -1, 0, client_on_reap, b);
-	all->waker = event_new(b->base, -1, 0, deferred_on_waker, b);
+	all->waker = event_new(b->base, -1, 0, rooms->on_waker, b);
 	all->spare = queued_spare_new();
 	if (!all->reaper || !all->waker || !all->spare || turns_init(&all->turns, b->base) < 0)
 		return -ENOMEM;

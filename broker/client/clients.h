@@ -10,7 +10,6 @@
 
 #include "base/table.h"
 #include "broker/accounts/turns.h"
-#include "broker/client/deferred.h"
 
 struct broker;
 struct client;
@@ -18,6 +17,7 @@ struct closer;
 struct event;
 struct fd_list;
 struct wire_message;
+TAILQ_HEAD(deferred_list, deferred); /* requests that wait */
 
 /* Releases some of what a client has, at a cost of @budget; true when nothing is left. */
 typedef bool client_step(struct client *c, int *budget);
@@ -42,6 +42,8 @@ struct client_rooms {
 	 * @again is what it was while it waited (request_wait()), or NULL. */
 	void (*handle_again)(struct client *c, const struct wire_message *m, uint64_t since_ms,
 			     struct deferred *again);
+	/* What the loop calls to handle woken requests again; data is the broker. */
+	void (*on_waker)(int fd, short what, void *data);
 	/* All that had to wait for the client's socket has gone out. */
 	void (*caught_up)(struct client *c);
 	/* The client's state has changed. */

@@ -25,7 +25,6 @@
 #include "broker/client/conversation.h"
 #include "broker/client/inside.h"
 #include "broker/client/records.h"
-#include "broker/client/request.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "memory/adopt.h"

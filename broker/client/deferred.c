@@ -100,7 +100,7 @@ void request_defer(struct request *r, struct deferred_list *list)
 	if (!charge_take_beyond(&p->charge, r->client->account, LIMIT_UNSENT,
 				sizeof(*p) + p->size + AGAIN_BYTES,
 				OWN_OF_PRICE(sizeof(*p)) + p->size,
-				request_may_operate(r->client) ? OPERATORS_BEYOND : 0)) {
+				client_may_operate(r->client) ? OPERATORS_BEYOND : 0)) {
 		deferred_free(p);
 		request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");
 		return;

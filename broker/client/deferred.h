@@ -7,6 +7,7 @@
 #include <sys/queue.h>
 
 #include "broker/accounts/account.h"
+#include "broker/client/clients.h"
 
 struct broker;
 struct client;
@@ -21,7 +22,6 @@ struct wire_message;
  * some more for the work of handling it again; one that waits for other clients is charged as one
  * of those that wait (LIMIT_WAITS).
  */
-TAILQ_HEAD(deferred_list, deferred);
 
 /* What a request waits for that has a time limit: a LOOKUP for its name to be published, a RECLAIM
  * for everybody else to give up the buffer, a MONITOR for something to tell. */
@@ -72,7 +72,7 @@ void deferred_fail_client(struct deferred_list *list, const struct client *clien
 /* Ends the client's request that waits (request_wait()) with this serial. */
 void deferred_cancel(struct client *client, uint32_t serial);
 
-/* Handles some of the woken requests again. The loop calls this. */
+/* One of struct client_rooms. */
 void deferred_on_waker(int fd, short what, void *broker);
 
 /* Whether a request of @client's is in the list. */

@@ -32,7 +32,6 @@
 #include "broker/client/conversation.h"
 #include "broker/client/end.h"
 #include "broker/client/records.h"
-#include "broker/client/request.h"
 #include "broker/log/log.h"
 
 /* What a turn costs at most, in leases; some 50 microseconds. */

@@ -89,11 +89,6 @@ bool request_name(struct request *r, const struct wire_bytes *name)
 	return false;
 }
 
-bool request_may_operate(const struct client *c)
-{
-	return client_may(c, RIGHT_MANAGE, &(struct access_object){.kind = OBJECT_BROKER});
-}
-
 bool request_may_name(const struct request *r, enum access_right right,
 		      const struct wire_bytes *name)
 {

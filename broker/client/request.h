@@ -56,9 +56,6 @@ void request_reply_error(struct client *client, enum wire_type request, uint32_t
 WIRE_MESSAGES(DECLARE_HANDLER)
 #undef DECLARE_HANDLER
 
-/* Whether the client may do what only administrators may. */
-bool request_may_operate(const struct client *c);
-
 /* Whether this can be a name. If not, the request is answered with an error. */
 bool request_name(struct request *r, const struct wire_bytes *name);
 /* Whether this user may publish something by that name (RIGHT_PUBLISH) or make a channel of that

@@ -28,7 +28,6 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/inside.h"
-#include "broker/client/request.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "wire/packet.h"

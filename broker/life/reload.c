@@ -231,7 +231,7 @@ void handle_reload(struct request *request)
 		answer_reload(request, r);
 		return;
 	}
-	if (!request_may_operate(request->client)) {
+	if (!client_may_operate(request->client)) {
 		request_fail(request, SHARE_EACCES,
 			     "only administrators may have the configuration read again "
 			     "(\"admins\")");

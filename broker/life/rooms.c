@@ -131,6 +131,7 @@ const struct client_rooms broker_rooms = {
     .restore = client_order_restore,
     .ask_again = request_ask_again,
     .handle_again = request_handle_again,
+    .on_waker = deferred_on_waker,
     .caught_up = client_hear_of_changes,
     .changed_state = changed_state,
     .may_use_memory = may_use_memory,

@@ -59,7 +59,7 @@ void handle_upgrade(struct request *request)
 {
 	struct broker *b = request->broker;
 
-	if (!request_may_operate(request->client))
+	if (!client_may_operate(request->client))
 		request_fail(request, SHARE_EACCES,
 			     "only administrators may have the broker upgraded (\"admins\")");
 	else if (!b->keeper)

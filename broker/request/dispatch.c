@@ -66,7 +66,7 @@ static bool is_refused(const struct client *c, unsigned type)
 		return false;
 	default:
 		return blame_is_known() && blame_refuses(c->peer.uid, type, clock_coarse_ms()) &&
-		       !request_may_operate(c);
+		       !client_may_operate(c);
 	}
 }
 
