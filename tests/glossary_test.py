@@ -19,12 +19,13 @@ ENTRY = re.compile(r"\*\*([a-z ]+)\*\* — (.+\.) \[(.+)\]\(\.\./(.+)\)")
 STRAY = {
     "park": "agent base broker/buffer broker/channel broker/client broker/config broker/device"
             " broker/log broker/membership broker/memory broker/names broker/orphan broker/pools"
-            " broker/request memory ring wire",
+            " broker/reply broker/request broker/socket memory ring wire",
     "token": "agent base broker/channel broker/membership broker/orphan libshare/channel"
              " libshare/receiver libshare/sender libshare/service memory pages ring",
     "settle": "agent base broker/buffer broker/client broker/config broker/device broker/memory"
-              " broker/names broker/pools broker/report broker/request libshare/buffer libshare/client libshare/order"
-              " libshare/service memory pages ring tools",
+              " broker/names broker/pools broker/reply broker/report broker/request broker/socket"
+              " libshare/buffer libshare/client libshare/order libshare/service memory pages ring"
+              " tools",
 }
 
 # Words of plain sentences that structs and their members were called by, each with a meaning of its
@@ -33,12 +34,12 @@ PLAIN = {
     "keep|keeps|kept": "agent base broker/accounts broker/buffer broker/channel broker/client"
                        " broker/config broker/device broker/journal broker/life broker/log"
                        " broker/membership broker/memory broker/monitor broker/names broker/order"
-                       " broker/orphan broker/pools broker/report broker/request broker/rights"
-                       " broker/suballocator memory pages wire",
+                       " broker/orphan broker/pools broker/reply broker/report broker/request"
+                       " broker/rights broker/socket broker/suballocator memory pages wire",
     "asked": "agent base broker/accounts broker/buffer broker/channel broker/client broker/config"
              " broker/device broker/journal broker/life broker/log broker/membership broker/monitor"
-             " broker/names broker/order broker/orphan broker/report broker/request broker/rights"
-             " broker/suballocator memory pages wire",
+             " broker/names broker/order broker/orphan broker/reply broker/report broker/request"
+             " broker/rights broker/socket broker/suballocator memory pages wire",
 }
 
 

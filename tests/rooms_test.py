@@ -67,37 +67,43 @@ KNOWS = {
     "broker/keeper": "broker/log",
     "broker/accounts": "broker/config broker/log broker/journal",
     "broker/*.h": "broker/config",
-    "broker/client": "broker/rights broker/config broker/log broker/journal broker/keeper broker/accounts"
-                     " broker/*.h",
-    "broker/monitor": "broker/rights broker/accounts broker/*.h broker/client",
-    "broker/device": "broker/log broker/journal broker/keeper broker/accounts broker/*.h broker/client",
+    "broker/socket": "broker/keeper broker/*.h",
+    "broker/client": "broker/rights broker/log broker/journal broker/keeper broker/accounts broker/*.h"
+                     " broker/socket",
+    "broker/reply": "broker/rights broker/config broker/log broker/accounts broker/*.h broker/client",
+    "broker/monitor": "broker/rights broker/accounts broker/*.h broker/client broker/reply",
+    "broker/device": "broker/log broker/journal broker/keeper broker/accounts broker/*.h broker/client"
+                     " broker/reply",
     "broker/order": "broker/log broker/journal broker/keeper broker/accounts broker/*.h broker/client"
-                    " broker/monitor",
-    "broker/memory": "broker/rights broker/config broker/suballocator broker/log broker/journal broker/keeper"
-                     " broker/accounts broker/*.h broker/client broker/monitor broker/device broker/order",
-    "broker/pools": "broker/config broker/log broker/journal broker/accounts broker/*.h broker/client"
-                    " broker/device broker/order broker/memory",
-    "broker/buffer": "broker/suballocator broker/log broker/journal broker/accounts broker/*.h broker/client"
-                     " broker/monitor broker/device broker/order broker/memory broker/pools",
+                    " broker/reply broker/monitor",
+    "broker/memory": "broker/rights broker/config broker/suballocator broker/log broker/journal"
+                     " broker/keeper broker/accounts broker/*.h broker/socket broker/client broker/reply"
+                     " broker/monitor broker/device broker/order",
+    "broker/pools": "broker/config broker/log broker/journal broker/accounts broker/*.h broker/socket"
+                    " broker/client broker/reply broker/device broker/order broker/memory",
+    "broker/buffer": "broker/suballocator broker/log broker/journal broker/accounts broker/*.h"
+                     " broker/client broker/reply broker/monitor broker/device broker/order"
+                     " broker/memory broker/pools",
     "broker/channel": "broker/rights broker/suballocator broker/log broker/journal broker/keeper broker/accounts"
                       " broker/*.h broker/client broker/monitor broker/order broker/memory broker/pools"
                       " broker/buffer",
     "broker/orphan": "broker/suballocator broker/log broker/journal broker/accounts broker/*.h broker/client"
                      " broker/monitor broker/memory broker/buffer broker/channel",
-    "broker/membership": "broker/rights broker/journal broker/keeper broker/log broker/accounts broker/*.h"
-                         " broker/client broker/device broker/order broker/memory broker/pools broker/buffer"
-                         " broker/channel broker/orphan",
+    "broker/membership": "broker/rights broker/journal broker/keeper broker/log broker/accounts"
+                         " broker/*.h broker/client broker/reply broker/device broker/order"
+                         " broker/memory broker/pools broker/buffer broker/channel broker/orphan",
     "broker/names": "broker/rights broker/log broker/journal broker/accounts broker/*.h broker/client"
-                    " broker/monitor broker/order broker/memory broker/buffer",
-    "broker/request": "broker/keeper broker/*.h broker/client broker/order broker/memory broker/orphan"
-                      " broker/names",
-    "broker/report": "broker/journal broker/keeper broker/accounts broker/*.h broker/client broker/device"
-                     " broker/order broker/memory broker/pools broker/buffer broker/channel broker/membership"
-                     " broker/names",
+                    " broker/reply broker/monitor broker/order broker/memory broker/buffer",
+    "broker/request": "broker/keeper broker/*.h broker/client broker/reply broker/order broker/memory"
+                      " broker/orphan broker/names",
+    "broker/report": "broker/journal broker/keeper broker/accounts broker/*.h broker/client broker/reply"
+                     " broker/device broker/order broker/memory broker/pools broker/buffer"
+                     " broker/channel broker/membership broker/names",
     "broker/*.c": "broker/*.h",
     "broker/life": "broker/config broker/log broker/journal broker/keeper broker/accounts broker/*.h"
-                   " broker/client broker/monitor broker/device broker/order broker/memory broker/pools"
-                   " broker/buffer broker/channel broker/membership broker/names broker/request broker/report",
+                   " broker/socket broker/client broker/reply broker/monitor broker/device broker/order"
+                   " broker/memory broker/pools broker/buffer broker/channel broker/membership"
+                   " broker/names broker/request broker/report",
     "libshare/client": "libshare/program",
     "libshare/order": "libshare/program libshare/client",
     "libshare/buffer": "libshare/program libshare/client libshare/order",
@@ -167,8 +173,9 @@ FACES = {
     "broker/rights": "access name_owner principal right",
     "broker/config": "change config lists machine reader",
     "broker/accounts": "account charge fair_share price turns",
-    "broker/client": "client clients closer connection conversation deferred listener peer"
-                     " records request socket_path",
+    "broker/socket": "closer peer socket_path",
+    "broker/client": "client clients connection conversation listener records",
+    "broker/reply": "deferred request",
     "broker/monitor": "monitor",
     "broker/device": "agent choice device ipc_event",
     "broker/order": "fence order records",
@@ -193,7 +200,7 @@ ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels me
     libshare/channel libshare/order libshare/program libshare/receiver libshare/sender libshare/service
     broker/accounts broker/channel broker/config broker/journal broker/keeper broker/life broker/log
     broker/membership broker/memory broker/monitor broker/names broker/order broker/orphan broker/pools
-    broker/report broker/request broker/rights broker/suballocator""".split()
+    broker/reply broker/report broker/request broker/rights broker/socket broker/suballocator""".split()
 
 LIBEVENT = re.compile(r"event2/.*|event\.h|evutil\.h")
 ENDINGS = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".in")

@@ -3,7 +3,7 @@
 /*
  * Memory that a client has already becomes a buffer. The descriptors come from a stranger. So it is
  * looked at what they are of before anything is done with them, and whatever is not taken is closed
- * by others (broker/client/closer.h). Memory of kind legacy comes without: it is there as long as
+ * by others (broker/socket/closer.h). Memory of kind legacy comes without: it is there as long as
  * the client's process is, whose pidfd the broker has from the kernel.
  */
 
@@ -16,13 +16,13 @@
 #include "broker/buffer/grant.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
-#include "broker/client/request.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/segment.h"
 #include "broker/pools/adopted.h"
 #include "broker/pools/open_pools.h"
+#include "broker/reply/request.h"
 #include "memory/adopt.h"
 
 /* Finds the pool, if memory may come into it in this way; NULL when answered. */

@@ -23,7 +23,6 @@
 #include "broker/buffer/stake.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/request.h"
 #include "broker/log/log.h"
 #include "broker/memory/gated.h"
 #include "broker/memory/pool.h"
@@ -36,6 +35,7 @@
 #include "broker/pools/pool_records.h"
 #include "broker/pools/pools.h"
 #include "broker/pools/trim.h"
+#include "broker/reply/request.h"
 
 #define MORE_MAX    63   /* buffers that come along with a GRANT */
 #define PATIENCE_MS 1000 /* for a request that does not say how long it may wait for others */

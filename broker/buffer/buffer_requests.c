@@ -15,11 +15,11 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
-#include "broker/client/request.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
+#include "broker/reply/request.h"
 
 struct lease *request_lease(struct request *r, uint64_t id)
 {

@@ -20,9 +20,9 @@
 #include "broker/buffer/lease.h"
 #include "broker/buffer/reclaim.h"
 #include "broker/client/client.h"
-#include "broker/client/deferred.h"
-#include "broker/client/request.h"
 #include "broker/memory/pool.h"
+#include "broker/reply/deferred.h"
+#include "broker/reply/request.h"
 
 /* The requests that wait for one buffer. The buffer itself only has room for whether there are
  * any. */

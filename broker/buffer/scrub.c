@@ -24,7 +24,6 @@
 #include "broker/buffer/records.h"
 #include "broker/buffer/scrub.h"
 #include "broker/client/client.h"
-#include "broker/client/request.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
@@ -36,6 +35,7 @@
 #include "broker/memory/writer.h"
 #include "broker/pools/pool_records.h"
 #include "broker/pools/pools.h"
+#include "broker/reply/request.h"
 
 struct scrub {
 	LIST_ENTRY(scrub) link;

@@ -20,12 +20,12 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/closer.h"
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/end.h"
 #include "broker/client/records.h"
 #include "broker/log/log.h"
+#include "broker/socket/closer.h"
 
 #define HANDSHAKE_SECONDS 10
 #define OPERATORS_BEYOND  4 /* connections of an administrator who is at the limit */

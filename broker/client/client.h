@@ -10,10 +10,10 @@
 #include "base/table.h"
 #include "broker/accounts/account.h"
 #include "broker/client/end.h"
-#include "broker/client/peer.h"
 #include "broker/counters.h"
 #include "broker/log/log.h"
 #include "broker/rights/right.h"
+#include "broker/socket/peer.h"
 
 struct broker;
 struct connection;

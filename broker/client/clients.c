@@ -11,13 +11,13 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/closer.h"
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/end.h"
 #include "broker/client/inside.h"
 #include "broker/client/records.h"
 #include "broker/keeper/kept.h"
+#include "broker/socket/closer.h"
 
 #define MAX_CLIENTS (1u << 20)
 

@@ -13,7 +13,6 @@
 
 struct broker;
 struct client;
-struct closer;
 struct event;
 struct fd_list;
 struct wire_message;

@@ -32,12 +32,12 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/closer.h"
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/listener.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
+#include "broker/socket/closer.h"
 #include "wire/packet.h"
 
 #define BACKLOG     4096

@@ -17,7 +17,7 @@ struct clients;
 struct record;
 
 /* A request that is not answered yet. If the broker dies, the next one handles it again from the
- * start, as broker/client/deferred.h says of others. */
+ * start, as broker/reply/deferred.h says of others. */
 struct unanswered {
 	TAILQ_ENTRY(unanswered) of_client; /* in the order in which they were asked */
 	uint32_t serial;

@@ -7,7 +7,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-#include "broker/client/deferred.h"
+#include "broker/reply/deferred.h"
 #include "wire/wire.h"
 
 struct agent;

@@ -11,9 +11,9 @@
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/request.h"
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
+#include "broker/reply/request.h"
 
 static void reply_event(struct request *r, const struct event_lease *lease)
 {

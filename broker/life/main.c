@@ -22,8 +22,6 @@
 #include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/client/listener.h"
-#include "broker/client/peer.h"
-#include "broker/client/socket_path.h"
 #include "broker/config/config.h"
 #include "broker/config/machine.h"
 #include "broker/config/reader.h"
@@ -34,6 +32,8 @@
 #include "broker/life/ending.h"
 #include "broker/life/inside.h"
 #include "broker/log/log.h"
+#include "broker/socket/peer.h"
+#include "broker/socket/socket_path.h"
 
 struct arguments {
 	const char *config;

@@ -27,13 +27,13 @@
 #include "base/thread.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/deferred.h"
-#include "broker/client/request.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"
 #include "broker/life/inside.h"
 #include "broker/life/reload.h"
 #include "broker/log/log.h"
+#include "broker/reply/deferred.h"
+#include "broker/reply/request.h"
 #include "broker/report/report.h"
 
 #define ROW_MAX 4096 /* bytes of a change as JSON, escapes and all */

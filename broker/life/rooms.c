@@ -14,7 +14,6 @@
 #include "broker/buffer/scrub.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/deferred.h"
 #include "broker/device/ipc_event.h"
 #include "broker/life/rooms.h"
 #include "broker/membership/membership.h"
@@ -23,6 +22,7 @@
 #include "broker/names/names.h"
 #include "broker/order/order.h"
 #include "broker/pools/open_pools.h"
+#include "broker/reply/deferred.h"
 #include "broker/request/dispatch.h"
 
 /* What a client has in all rooms is one allocation, so that only one can fail. */

@@ -20,11 +20,11 @@
 
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/deferred.h"
-#include "broker/client/request.h"
 #include "broker/keeper/keeper.h"
 #include "broker/life/inside.h"
 #include "broker/log/log.h"
+#include "broker/reply/deferred.h"
+#include "broker/reply/request.h"
 #include "broker/report/report.h"
 
 struct upgrade {

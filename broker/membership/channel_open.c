@@ -15,14 +15,14 @@
 #include "broker/broker.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
-#include "broker/client/deferred.h"
-#include "broker/client/request.h"
 #include "broker/device/device.h"
 #include "broker/membership/inside.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
 #include "broker/pools/pools.h"
+#include "broker/reply/deferred.h"
+#include "broker/reply/request.h"
 
 #define FLAGS_KNOWN                                                                  \
 	(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | SHARE_CHANNEL_TRANSIENT | \

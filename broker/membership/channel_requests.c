@@ -21,7 +21,6 @@
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
-#include "broker/client/request.h"
 #include "broker/membership/inside.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
@@ -30,6 +29,7 @@
 #include "broker/order/order.h"
 #include "broker/orphan/orphan.h"
 #include "broker/pools/supply.h"
+#include "broker/reply/request.h"
 
 #define MEMBER_FDS 3  /* a member's page, pidfd and doorbell */
 #define NEW_MAX    21 /* the most that are new in one CHANNEL_MEMBERS */

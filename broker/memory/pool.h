@@ -7,12 +7,12 @@
 #include <sys/queue.h>
 
 #include "broker/accounts/account.h"
-#include "broker/client/deferred.h"
 #include "broker/counters.h"
 #include "broker/device/choice.h"
 #include "broker/log/log.h"
 #include "broker/memory/gated.h"
 #include "broker/memory/segment.h"
+#include "broker/reply/deferred.h"
 #include "broker/rights/access.h"
 #include "broker/suballocator/suballocator.h"
 #include "memory/host_pages.h"

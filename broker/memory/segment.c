@@ -17,7 +17,6 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/closer.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
@@ -28,6 +27,7 @@
 #include "broker/memory/pool_object.h"
 #include "broker/memory/segment.h"
 #include "broker/memory/segment_cost.h"
+#include "broker/socket/closer.h"
 #include "memory/host_pages.h"
 #include "wire/messages.h"
 

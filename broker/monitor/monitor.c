@@ -24,9 +24,9 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
-#include "broker/client/deferred.h"
-#include "broker/client/request.h"
 #include "broker/monitor/monitor.h"
+#include "broker/reply/deferred.h"
+#include "broker/reply/request.h"
 
 #define ROOM        60000 /* bytes of rows */
 #define ROOM_END    128   /* bytes of the row that says how many are missing */

@@ -22,9 +22,7 @@
 #include "broker/buffer/grant.h"
 #include "broker/buffer/records.h"
 #include "broker/client/client.h"
-#include "broker/client/deferred.h"
 #include "broker/client/records.h"
-#include "broker/client/request.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/log/log.h"
@@ -36,6 +34,8 @@
 #include "broker/names/watch.h"
 #include "broker/order/fence.h"
 #include "broker/order/records.h"
+#include "broker/reply/deferred.h"
+#include "broker/reply/request.h"
 
 static int compare_text(const void *a, size_t a_size, const void *b, size_t b_size)
 {

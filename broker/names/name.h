@@ -12,8 +12,8 @@
 
 #include "broker/accounts/account.h"
 #include "broker/buffer/buffer.h"
-#include "broker/client/deferred.h"
 #include "broker/order/fence.h"
+#include "broker/reply/deferred.h"
 #include "broker/rights/right.h"
 #include "wire/wire.h"
 

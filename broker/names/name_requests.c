@@ -10,8 +10,6 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
-#include "broker/client/deferred.h"
-#include "broker/client/request.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/names/name.h"
@@ -19,6 +17,8 @@
 #include "broker/names/watch.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
+#include "broker/reply/deferred.h"
+#include "broker/reply/request.h"
 
 static bool is_mode(uint32_t mode)
 {

@@ -11,7 +11,6 @@
 #include "broker/buffer/grant.h"
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
-#include "broker/client/request.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
@@ -19,6 +18,7 @@
 #include "broker/names/names.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
+#include "broker/reply/request.h"
 
 /* Tells those who answer for the token's user, as reports show tokens to nobody else. */
 static void tell_of_export(const struct request *r, const struct buffer *buffer)

@@ -15,11 +15,11 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/request.h"
 #include "broker/monitor/monitor.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 #include "broker/order/records.h"
+#include "broker/reply/request.h"
 #include "pages/timeline.h"
 
 /* What a client has of the page of another one. */

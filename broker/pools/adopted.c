@@ -16,7 +16,6 @@
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/clients.h"
-#include "broker/client/closer.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
@@ -25,6 +24,7 @@
 #include "broker/pools/adopted.h"
 #include "broker/pools/inside.h"
 #include "broker/pools/pools.h"
+#include "broker/socket/closer.h"
 #include "wire/messages.h"
 
 /* Takes @cost and all of @memory over on success. 0 or -ENOMEM. */

@@ -19,7 +19,6 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/records.h"
-#include "broker/client/request.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/client_memory.h"
@@ -34,6 +33,7 @@
 #include "broker/pools/inside.h"
 #include "broker/pools/open_pools.h"
 #include "broker/pools/pools.h"
+#include "broker/reply/request.h"
 
 #define POOL_COST 64 /* it may take a look at gated blocks, and retire segments */
 

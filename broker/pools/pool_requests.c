@@ -14,7 +14,6 @@
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/request.h"
 #include "broker/config/lists.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
@@ -26,6 +25,7 @@
 #include "broker/pools/pool_records.h"
 #include "broker/pools/pools.h"
 #include "broker/pools/trim.h"
+#include "broker/reply/request.h"
 
 #define FLAGS_KNOWN (SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS | SHARE_POOL_OPEN_OR_CREATE)
 

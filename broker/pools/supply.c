@@ -13,7 +13,6 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
-#include "broker/client/request.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
@@ -21,6 +20,7 @@
 #include "broker/pools/inside.h"
 #include "broker/pools/open_pools.h"
 #include "broker/pools/supply.h"
+#include "broker/reply/request.h"
 
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
 {

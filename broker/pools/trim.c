@@ -17,8 +17,6 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
-#include "broker/client/deferred.h"
-#include "broker/client/request.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
@@ -26,6 +24,8 @@
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 #include "broker/pools/open_pools.h"
+#include "broker/reply/deferred.h"
+#include "broker/reply/request.h"
 
 #define WINDOW_MS 1000
 /* so long may others wait in that time for a client that does not answer */

@@ -4,10 +4,10 @@
 
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/request.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
+#include "broker/reply/request.h"
 #include "broker/report/report.h"
 #include "memory/kind.h"
 

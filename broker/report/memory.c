@@ -12,7 +12,6 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
-#include "broker/client/request.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
@@ -23,6 +22,7 @@
 #include "broker/names/names.h"
 #include "broker/names/token.h"
 #include "broker/pools/pools.h"
+#include "broker/reply/request.h"
 #include "broker/report/report.h"
 
 #define HOLDERS_MAX    16 /* the most that are listed for a buffer */

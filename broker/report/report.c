@@ -23,7 +23,6 @@
 #include "broker/channel/channel.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/request.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
@@ -34,6 +33,7 @@
 #include "broker/names/names.h"
 #include "broker/order/order.h"
 #include "broker/pools/open_pools.h"
+#include "broker/reply/request.h"
 #include "broker/report/report.h"
 #include "wire/wire.h"
 

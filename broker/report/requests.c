@@ -8,7 +8,7 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
-#include "broker/client/request.h"
+#include "broker/reply/request.h"
 #include "broker/report/report.h"
 
 #define ERROR_NAME(name, number, text) [COUNTED_##name] = #name,

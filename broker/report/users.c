@@ -8,7 +8,7 @@
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/request.h"
+#include "broker/reply/request.h"
 #include "broker/report/report.h"
 
 /* Adds what else belongs to a resource: a part of what is used, or what is not there yet. */

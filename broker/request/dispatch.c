@@ -17,9 +17,9 @@
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
 #include "broker/client/records.h"
-#include "broker/client/request.h"
 #include "broker/keeper/blame.h"
 #include "broker/memory/client_memory.h"
+#include "broker/reply/request.h"
 #include "broker/request/dispatch.h"
 
 #define TO_BROKER_ENTRY(NAME, name) [WIRE_##NAME] = handle_##name,

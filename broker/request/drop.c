@@ -15,11 +15,11 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
-#include "broker/client/deferred.h"
 #include "broker/client/records.h"
-#include "broker/client/request.h"
 #include "broker/names/token.h"
 #include "broker/orphan/orphan.h"
+#include "broker/reply/deferred.h"
+#include "broker/reply/request.h"
 
 static void drop_token(struct request *r, uint64_t id)
 {

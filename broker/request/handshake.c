@@ -16,11 +16,11 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
-#include "broker/client/request.h"
 #include "broker/keeper/kept.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 #include "broker/order/records.h"
+#include "broker/reply/request.h"
 #include "pages/timeline.h"
 
 void handle_hello(struct request *r)

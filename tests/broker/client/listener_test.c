@@ -18,8 +18,8 @@
 #include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/client/clients.h"
-#include "broker/client/closer.h"
 #include "broker/client/listener.h"
+#include "broker/socket/closer.h"
 #include "wire/packet.h"
 
 static char directory[64], path[80], lock_path[96], secret[80];

@@ -17,8 +17,8 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
-#include "broker/client/request.h"
 #include "broker/log/log.h"
+#include "broker/reply/request.h"
 
 void request_reply(struct request *r, struct wire_message *m, const int *fds, size_t n_fds)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_SOCKET_PATH_H
-#define BROKER_CLIENT_SOCKET_PATH_H
+#ifndef BROKER_SOCKET_SOCKET_PATH_H
+#define BROKER_SOCKET_SOCKET_PATH_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,7 +10,7 @@
  * more likely to be misspelled.
  */
 
-#include "broker/client/socket_path.h"
+#include "broker/socket/socket_path.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_CLOSER_H
-#define BROKER_CLIENT_CLOSER_H
+#ifndef BROKER_SOCKET_CLOSER_H
+#define BROKER_SOCKET_CLOSER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
-#include "broker/client/peer.h"
 #include "broker/keeper/kept.h"
+#include "broker/socket/peer.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */

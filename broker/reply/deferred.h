@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_DEFERRED_H
-#define BROKER_CLIENT_DEFERRED_H
+#ifndef BROKER_REPLY_DEFERRED_H
+#define BROKER_REPLY_DEFERRED_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -18,8 +18,8 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/deferred.h"
-#include "broker/client/request.h"
+#include "broker/reply/deferred.h"
+#include "broker/reply/request.h"
 
 /* How many are handled again in a turn of the loop: some answers are pages of reports, and others
  * are to wait for no more than that. */

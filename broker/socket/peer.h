@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_PEER_H
-#define BROKER_CLIENT_PEER_H
+#ifndef BROKER_SOCKET_PEER_H
+#define BROKER_SOCKET_PEER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_REQUEST_H
-#define BROKER_CLIENT_REQUEST_H
+#ifndef BROKER_REPLY_REQUEST_H
+#define BROKER_REPLY_REQUEST_H
 
 #include <stdbool.h>
 #include <stddef.h>

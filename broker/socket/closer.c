@@ -43,8 +43,8 @@
 #include "base/descriptor.h"
 #include "base/thread.h"
 #include "broker/broker.h"
-#include "broker/client/closer.h"
 #include "broker/keeper/kept.h"
+#include "broker/socket/closer.h"
 
 #define THREADS_MAX      4
 #define TICK_NANOSECONDS 100000
