@@ -16,7 +16,13 @@ struct client;
 struct memory;
 struct pool;
 
-/* How the files of this room know each other. */
+/*
+ * How the files of this room know each other. From below to above: what members are supplied with
+ * (supply), how they come (join), how what they leave is looked at (claim_look) and taken over
+ * (take), how they go (leave), and what the loop does of all that (work). What clients ask for is
+ * in channel_open and channel_requests, and how all is restored in restore. None calls one that is
+ * above it.
+ */
 
 /* join.c */
 

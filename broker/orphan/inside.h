@@ -7,7 +7,12 @@
 
 #include "broker/orphan/orphan.h"
 
-/* How the files of this room know each other. */
+/*
+ * How the files of this room know each other. From below to above: what is counted and told of lost
+ * messages (loss), of which producers a channel keeps some (producers), whose an orphan is (orphan,
+ * records), how they are made (make), lost as nobody comes for them (deserted) or as there is no
+ * room (room), and fetched (fetch). None calls one that is above it.
+ */
 
 #define PRODUCERS_MAX 64 /* of a channel that are gone and have messages that wait */
 

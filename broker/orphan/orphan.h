@@ -13,9 +13,12 @@
 #include "broker/channel/page.h"
 
 struct broker;
-struct channel;
 struct client;
-struct member;
+
+/*
+ * What is left of producers that are gone: messages of queues that nobody has acknowledged, whose
+ * they are, who gets those that wait, and what becomes of those that nobody gets.
+ */
 
 /* A buffer of a message behind its first one. */
 struct orphan_further {
