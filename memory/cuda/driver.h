@@ -24,15 +24,6 @@ int cuda_attribute(const struct cuda *cu, CUdevice device, CUdevice_attribute wh
 /* Finds the driver and the device with that ordinal. Returns false, without a reason, if it
  * cannot. */
 bool cuda_device(const struct cuda **cu, uint32_t ordinal, CUdevice *device);
-/* Returns what cuMemCreate() needs to make a vmm segment on @device. The memory can be exported,
- * and network adapters can reach it if the device can do that, which costs nothing. */
-CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device);
-
-/* Returns the NUMA node of the host that is nearest to @device, if cuMemCreate() makes memory there
- * and the device reaches it; CU_MEM_LOCATION_TYPE_INVALID: the driver says no such thing. */
-CUmemLocation cuda_host_node(const struct cuda *cu, CUdevice device);
-/* Returns the same for a pinned segment, which is memory of that node. */
-CUmemAllocationProp cuda_pinned_property(const struct cuda *cu, CUdevice device);
 
 /* Puts the ordinal of the device with this UUID into @out. SHARE_ENODEV: this process does not see
  * it; the reason says which devices it sees. */

@@ -14,6 +14,7 @@
 
 #include "base/failure.h"
 #include "memory/cuda/device_open.h"
+#include "memory/cuda/vmm_property.h"
 #include "memory/export.h"
 
 /* What cuMemCreate() needs, to make memory of one of the two kinds. */

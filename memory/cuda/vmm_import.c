@@ -20,6 +20,7 @@
 #include "memory/cuda/access.h"
 #include "memory/cuda/context.h"
 #include "memory/cuda/imports.h"
+#include "memory/cuda/vmm_property.h"
 #include "memory/importer.h"
 
 struct vmm {

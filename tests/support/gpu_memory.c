@@ -11,6 +11,7 @@
 #if __has_include(<cuda.h>)
 
 #include "memory/cuda/driver.h"
+#include "memory/cuda/vmm_property.h"
 
 static const struct cuda *driver(void)
 {
