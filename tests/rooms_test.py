@@ -23,8 +23,8 @@
 #
 # And four things that one room (or file) only knows: libevent the broker (and the exporter, which serves
 # HTTP with it, and the bridge), SCM_RIGHTS wire/packet.c, mappings of what other processes have as
-# well base/mapping.c (and the benchmarks and examples), CUDA memory/cuda, the examples and
-# bench/driver*; and libshare, which programs with more rights than who has started them link as
+# well base/mapping.c (and the benchmarks and examples), CUDA memory/cuda and memory/gpu, the examples
+# and bench/driver*; and libshare, which programs with more rights than who has started them link as
 # well, reads the environment by secure_getenv(). Tests are free to play a hostile peer or an event
 # loop, so these four are not asked of them. Comments may say anything.
 #
@@ -141,6 +141,7 @@ KNOWS = {
     "ring/*.c": "ring/*.h",
     "memory/host": "memory/*.h",
     "memory/cuda": "memory/*.h",
+    "memory/gpu": "memory/*.h memory/cuda",
     "memory/*.c": "memory/*.h",
 }
 
@@ -191,11 +192,13 @@ FACES = {
     "broker/request": "dispatch",
     "broker/report": "report",
     "broker/life": "",  # nobody needs one
+    "memory/cuda": "context device_open driver",
+    "memory/gpu": "vmm_property",  # for tests and benchmarks
 }
 
 # The rooms whose sources have an order.
-ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels memory memory/cuda memory/host pages
-    python/src/base python/src/client python/src/order ring ring/consumer ring/producer tools tools/doctor
+ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels memory memory/cuda memory/gpu memory/host
+    pages python/src/base python/src/client python/src/order ring ring/consumer ring/producer tools tools/doctor
     tools/exporter tools/top wire
     libshare/channel libshare/order libshare/program libshare/receiver libshare/sender libshare/service
     broker/accounts broker/channel broker/config broker/journal broker/keeper broker/life broker/log
@@ -279,16 +282,16 @@ class Tree:
                 # private memory of zeros is for anybody
                 if not re.search("MAP_PRIVATE[^,]*MAP_ANONYMOUS", call):
                     self.offence(file, f"only base/mapping.c maps what others have as well: {call}")
-        if file.startswith(("memory/cuda/", "bench/driver")) or room == "examples":
+        if file.startswith(("memory/cuda/", "memory/gpu/", "bench/driver")) or room == "examples":
             return
         # a text may name what the code must not call
         self.forbid(file, r'include *[<"](cuda|nvml)|\b(cu|cuda)[A-Z][A-Za-z0-9]+\b|\bCU[a-z_][A-Za-z0-9_]*\b',
-                    "only memory/cuda, examples and bench/driver* know CUDA",
+                    "only memory/cuda, memory/gpu, examples and bench/driver* know CUDA",
                     [line if re.search("# *include", line) else re.sub('"[^"]*"', '""', line)
                      for line in self.code[file]])
         # the doctor asks NVML, without a broker and an agent, what may be wrong with them
         if file != "tools/doctor/gpus.c":
-            self.forbid(file, '"lib(cuda|nvidia)', "only memory/cuda, examples and the doctor load drivers")
+            self.forbid(file, '"lib(cuda|nvidia)', "only memory/cuda, memory/gpu, examples and the doctor load drivers")
 
     def between(self):
         """(from, to, file, header) of each include from one sub-room of a room into another."""
@@ -379,6 +382,8 @@ OFFENCES = {
     'path = getenv("PATH");': "libshare/bad4.c broker/good4.c",
     '#include "broker/broker.h"': "agent/bad4.c",
     '#include "memory/cuda/driver.h"': "libshare/bad5.c bench/bad4.c memory/host/bad.c bench/driver_good.c",
+    '#include "memory/gpu/vmm_property.h"': "memory/cuda/bad.c broker/bad7.c memory/gpu/good2.c",
+    '#include "memory/cuda/functions.h"': "memory/gpu/bad.c memory/cuda/good2.c",
     '#include "broker/client/client.h"': "broker/config/bad.c broker/log/bad.c",
     '#include "broker/names/name.h"': "broker/client/bad.c",
     '#include "libshare/order/order.h"': "libshare/client/bad.c",
@@ -394,7 +399,7 @@ OFFENCES = {
     '#include <event2/event.h>\n#include "wire/wire.h"\n#include "memory/kind.h"': "broker/good2.c",
     "/*\n * SCM_RIGHTS is passed by others, cuInit() called by others.\n */\n// #include <cuda.h>\n"
     "int cursor, custom, CURRENT;": "broker/good3.c",
-    "#include <cuda.h>\nCUresult r;\nvoid *cuInit;": "memory/cuda/good.c examples/good2.c",
+    "#include <cuda.h>\nCUresult r;\nvoid *cuInit;": "memory/cuda/good.c memory/gpu/good.c examples/good2.c",
     '#include "broker/config/config.h"\nSCM_RIGHTS': "tests/good.c",
     "SCM_RIGHTS": "wire/packet.c",
     '#include "wire/wire.h"\n#include "memory/kind.h"': "bench/good2.c",

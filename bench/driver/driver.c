@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "bench/driver/driver_cuda.h"
-#include "memory/cuda/vmm_property.h"
+#include "memory/gpu/vmm_property.h"
 
 struct driver driver;
 

@@ -7,6 +7,11 @@
 #include "memory/cuda/functions.h"
 #include "memory/kind.h"
 
+/*
+ * This room has the driver, contexts, and what is enqueued on a GPU. Above it is memory/gpu: which
+ * devices there are, and the kinds of memory that they make.
+ */
+
 /* Loads and initialises the driver, once in a process; after a failure the next call tries again.
  * Returns 0; SHARE_ENODEV with the reason (there is no libcuda.so.1, it lacks a function that is
  * needed because it is too old, or there is no device); or the error of cuInit(). */

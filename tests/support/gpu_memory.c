@@ -11,7 +11,7 @@
 #if __has_include(<cuda.h>)
 
 #include "memory/cuda/driver.h"
-#include "memory/cuda/vmm_property.h"
+#include "memory/gpu/vmm_property.h"
 
 static const struct cuda *driver(void)
 {

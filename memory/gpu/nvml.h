@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_NVML_H
-#define MEMORY_CUDA_NVML_H
+#ifndef MEMORY_GPU_NVML_H
+#define MEMORY_GPU_NVML_H
 
 #include <stdbool.h>
 #include <stdint.h>

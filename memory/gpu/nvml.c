@@ -9,7 +9,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-#include "memory/cuda/nvml.h"
+#include "memory/gpu/nvml.h"
 
 typedef void *nvml_device;
 

@@ -17,9 +17,9 @@
 
 #include "base/failure.h"
 #include "memory/cuda/device_open.h"
-#include "memory/cuda/nvml.h"
 #include "memory/device.h"
 #include "memory/export.h"
+#include "memory/gpu/nvml.h"
 
 /* No process can make a directory there. */
 #define NO_MPS "/proc/share-agent-is-no-mps-client"

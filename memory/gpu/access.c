@@ -6,7 +6,7 @@
 #include <share/error.h>
 
 #include "base/failure.h"
-#include "memory/cuda/access.h"
+#include "memory/gpu/access.h"
 
 static uint64_t bit(CUdevice device)
 {

@@ -21,7 +21,7 @@
 #include "base/failure.h"
 #include "base/process.h"
 #include "memory/cuda/context.h"
-#include "memory/cuda/imports.h"
+#include "memory/gpu/imports.h"
 #include "memory/importer.h"
 
 struct legacy {

@@ -17,9 +17,9 @@
 #include <share/error.h>
 
 #include "base/failure.h"
-#include "memory/cuda/access.h"
 #include "memory/cuda/context.h"
-#include "memory/cuda/imports.h"
+#include "memory/gpu/access.h"
+#include "memory/gpu/imports.h"
 #include "memory/importer.h"
 
 struct import {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_IMPORTS_H
-#define MEMORY_CUDA_IMPORTS_H
+#ifndef MEMORY_GPU_IMPORTS_H
+#define MEMORY_GPU_IMPORTS_H
 
 #include <sys/queue.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_VMM_PROPERTY_H
-#define MEMORY_CUDA_VMM_PROPERTY_H
+#ifndef MEMORY_GPU_VMM_PROPERTY_H
+#define MEMORY_GPU_VMM_PROPERTY_H
 
 #include "memory/cuda/driver.h"
 

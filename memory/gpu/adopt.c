@@ -16,7 +16,7 @@
 #include "base/failure.h"
 #include "memory/adopt.h"
 #include "memory/cuda/context.h"
-#include "memory/cuda/imports.h"
+#include "memory/gpu/imports.h"
 
 /* What is mapped there by one call. */
 struct range {

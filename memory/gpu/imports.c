@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
-#include "memory/cuda/imports.h"
+#include "memory/gpu/imports.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, cuda_import) all = LIST_HEAD_INITIALIZER(all);

@@ -14,8 +14,8 @@
 
 #include "base/failure.h"
 #include "memory/cuda/device_open.h"
-#include "memory/cuda/vmm_property.h"
 #include "memory/export.h"
+#include "memory/gpu/vmm_property.h"
 
 /* What cuMemCreate() needs, to make memory of one of the two kinds. */
 typedef CUmemAllocationProp vmm_property(const struct cuda *cu, CUdevice device);

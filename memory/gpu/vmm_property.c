@@ -2,7 +2,7 @@
 
 /* What cuMemCreate() is asked for: memory of the device, or of a NUMA node of the host. */
 
-#include "memory/cuda/vmm_property.h"
+#include "memory/gpu/vmm_property.h"
 
 CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device)
 {

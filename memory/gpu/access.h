@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_ACCESS_H
-#define MEMORY_CUDA_ACCESS_H
+#ifndef MEMORY_GPU_ACCESS_H
+#define MEMORY_GPU_ACCESS_H
 
 #include <stdatomic.h>
 
