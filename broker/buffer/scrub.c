@@ -128,7 +128,7 @@ static void fail(struct scrub *s, int error, const char *text)
 		request_reply_error(s->client, WIRE_ALLOC, s->request.serial, error, detail);
 		abandon(s);
 	}
-	writer = agent_pid_before(p->device->agent);
+	writer = agent_pid_before(p->choice.device->agent);
 	if (writer == 0 || child_has_ended(s->broker, writer)) {
 		scrub_free(s);
 		return;
@@ -164,7 +164,7 @@ static void on_zero(void *data, const struct wire_message *m, struct fd_list *fd
 static int ask(struct scrub *s, const struct segment *segment)
 {
 	const struct block *block = s->buffer->block;
-	struct agent *agent = segment->pool->device->agent;
+	struct agent *agent = segment->pool->choice.device->agent;
 	bool is_its_own = segment->handle && segment->incarnation == agent_incarnation(agent);
 	struct wire_message m = {.type = WIRE_AGENT_SCRUB};
 
@@ -211,7 +211,7 @@ no_memory:
 
 int scrub_start(struct request *r, struct buffer *buffer, struct failure *failure)
 {
-	if (buffer_pool(buffer)->device)
+	if (buffer_pool(buffer)->choice.device)
 		return scrub_by_agent(r, buffer, failure);
 	return scrub_here(buffer, failure);
 }
@@ -265,7 +265,7 @@ static int scrub_attach(struct broker *b, void *object)
 {
 	struct scrub *s = object;
 
-	if (!buffer_pool(s->buffer)->device || s->writer < 0)
+	if (!buffer_pool(s->buffer)->choice.device || s->writer < 0)
 		return -EBADMSG;
 	s->broker = b;
 	buffer_ref(s->buffer);

@@ -72,10 +72,9 @@ struct pool {
 	uint64_t id;
 	char *name;
 	struct pool_wish wish;
-	uint32_t flags;        /* enum share_pool_flags */
-	uint32_t reuse;        /* enum share_reuse */
-	struct choice choice;  /* kind NULL: not made yet; whoever opens the pool makes it */
-	struct device *device; /* the device of the choice */
+	uint32_t flags;       /* enum share_pool_flags */
+	uint32_t reuse;       /* enum share_reuse */
+	struct choice choice; /* kind NULL: not made yet; whoever opens the pool makes it */
 	struct pool_sizes sizes;
 	struct memory_host_pages pages;
 	struct access_list access;

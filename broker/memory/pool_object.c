@@ -26,11 +26,11 @@ uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 
 	if (limit == UINT64_MAX)
 		limit = pool_config_highest_limit(p->sizes.segment_size);
-	if (!p->device)
+	if (!p->choice.device)
 		return limit;
 	/* a limit that was left to the default was made with memory in mind that can be swapped */
 	most = p->choice.kind->of_host && !MUTATION(limit_of_the_device) ? machine_share()
-									 : p->device->total;
+									 : p->choice.device->total;
 	return limit > most ? most : limit;
 }
 
@@ -63,7 +63,7 @@ const char *pool_kind_name(const struct pool *p)
 
 const char *pool_device_name(const struct pool *p)
 {
-	return p->device ? p->device->uuid : NULL;
+	return p->choice.device ? p->choice.device->uuid : NULL;
 }
 
 bool pool_is_adopted(const struct pool *p)

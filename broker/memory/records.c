@@ -78,14 +78,15 @@ static bool is_segment(const struct segment *s, const struct segment *slot)
 	    s->generation > slot->generation || (uint32_t)s->state > SEGMENT_RETIRING ||
 	    s->memory.recipe.size == 0)
 		return false;
-	if (s->handle && (!p->device || s->incarnation > agent_incarnation(p->device->agent)))
+	if (s->handle &&
+	    (!p->choice.device || s->incarnation > agent_incarnation(p->choice.device->agent)))
 		return false;
 	if (s->state == SEGMENT_RETIRING)
 		return true;
 	/* what a client had before was checked when the client brought it, and may be smaller
 	 * now */
-	return fstat(s->memory.fd, &st) == 0 &&
-	       (p->device || pool_is_adopted(p) || (uint64_t)st.st_size == s->memory.recipe.size);
+	return fstat(s->memory.fd, &st) == 0 && (p->choice.device || pool_is_adopted(p) ||
+						 (uint64_t)st.st_size == s->memory.recipe.size);
 }
 
 /* Charges what the segment costs to whoever was charged when it was made. 0 or negative errno. */
@@ -169,7 +170,7 @@ int segments_tell_known(struct broker *b, const struct device *d)
 	for (uint32_t i = 0; i < end; i++) {
 		const struct segment *s = slab_at(&b->memory->segments, i);
 
-		if (s && s->in_use && s->handle && s->pool->device == d &&
+		if (s && s->in_use && s->handle && s->pool->choice.device == d &&
 		    s->incarnation == agent_incarnation(d->agent))
 			handles[n++] = s->handle;
 	}

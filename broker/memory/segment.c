@@ -76,7 +76,7 @@ static uint32_t descriptors_of(const struct pool *pool, const struct memory_segm
 {
 	if (brought)
 		return memory_recipe_on_device(&brought->recipe) ? 1 : 2;
-	return pool->device ? 1 : 2;
+	return pool->choice.device ? 1 : 2;
 }
 
 static int take_nobodys(struct pool *pool, struct segment_cost *out, struct failure *failure)
@@ -168,7 +168,7 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 	s->in_use = 1;
 	s->index = index;
 	s->pool = pool;
-	s->incarnation = pool->device ? agent_incarnation(pool->device->agent) : 0;
+	s->incarnation = pool->choice.device ? agent_incarnation(pool->choice.device->agent) : 0;
 	s->state = SEGMENT_ACTIVE;
 	s->closing[0] = s->closing[1] = NULL;
 	s->filling = NULL;
@@ -184,8 +184,8 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 
 void segment_count_of_agent(const struct segment *s, int change)
 {
-	if (kind_of_segment(s)->of_maker && s->pool->device)
-		s->pool->device->n_of_agents += (uint32_t)change;
+	if (kind_of_segment(s)->of_maker && s->pool->choice.device)
+		s->pool->choice.device->n_of_agents += (uint32_t)change;
 }
 
 static void ignore_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
@@ -226,7 +226,7 @@ void segment_close_descriptors(struct segment *s)
 static void tell_agent(struct segment *s)
 {
 	struct wire_message m = {.type = WIRE_AGENT_SEGMENT_DESTROY};
-	struct agent *agent = s->pool->device ? s->pool->device->agent : NULL;
+	struct agent *agent = s->pool->choice.device ? s->pool->choice.device->agent : NULL;
 
 	if (!agent || !s->handle || s->incarnation != agent_incarnation(agent))
 		return;
@@ -237,7 +237,7 @@ static void tell_agent(struct segment *s)
 void segment_free(struct broker *b, struct segment *s)
 {
 	segment_close_descriptors(s);
-	if (!s->pool->device)
+	if (!s->pool->choice.device)
 		memory_host_exporter.destroy(&s->memory, NULL);
 	journal_drop(b->journal, &s->record);
 	segment_count_of_agent(s, -1);
@@ -252,7 +252,7 @@ void segment_free(struct broker *b, struct segment *s)
 /* An agent that the broker has let go of may take its time to end. */
 static bool is_given_up(const struct segment *s)
 {
-	const struct device *d = s->pool->device;
+	const struct device *d = s->pool->choice.device;
 
 	return d ? s->incarnation != agent_incarnation(d->agent)
 		 : s->incarnation == SEGMENT_GIVEN_UP;
@@ -274,7 +274,7 @@ const struct memory_recipe *segment_recipe(const struct segment *s, const struct
 {
 	static struct memory_recipe plain;
 
-	if (s->pool->device || pool_is_adopted(s->pool) ||
+	if (s->pool->choice.device || pool_is_adopted(s->pool) ||
 	    client->version >= WIRE_VERSION_HOST_PAGES)
 		return &s->memory.recipe;
 	plain = s->memory.recipe;

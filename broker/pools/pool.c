@@ -50,7 +50,6 @@ static void take_choice(struct pool *p, const struct choice *choice)
 	const struct device *d = choice->device;
 
 	p->choice = *choice;
-	p->device = choice->device;
 	p->sizes.granularity = choice->kind->granularity;
 	if (d && d->granularity > p->sizes.granularity)
 		p->sizes.granularity = d->granularity;
@@ -65,7 +64,7 @@ static void say_what_it_is(const struct pool *p)
 
 	log_info_of(p->owner, "pool '%s': %s; limit %s", p->name, p->choice.reason,
 		    size_round(p->sizes.limit, limit));
-	if (!p->device && p->sizes.limit > machine_memory())
+	if (!p->choice.device && p->sizes.limit > machine_memory())
 		log_warning_of(p->owner,
 			       "pool '%s' may have %s, and this machine has %s of memory and swap: "
 			       "when there is no more, the kernel ends processes",
@@ -179,7 +178,7 @@ static int check_size(const struct pool *p, uint64_t size, struct failure *failu
 	/* regions start aligned to MEMORY_ALIGNMENT, so a fresh one needs no room to align in */
 	if (size > p->sizes.limit || size > POOL_BUFFER_MAX)
 		return pool_fail_size(p, size, failure);
-	if (!p->device && size > machine_memory())
+	if (!p->choice.device && size > machine_memory())
 		return failure_set(failure, SHARE_ENOMEM,
 				   "this machine has %s of memory and swap, and can never hold a "
 				   "buffer of %s: whoever wrote to all of it would be ended by the "

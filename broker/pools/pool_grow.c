@@ -104,7 +104,7 @@ static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint
 					   "no addresses are left for pool '%s'", p->name);
 		}
 	}
-	if (agent_ask(p->device->agent, &m, on_segment, p) < 0) {
+	if (agent_ask(p->choice.device->agent, &m, on_segment, p) < 0) {
 		return failure_no_memory(failure, "the broker");
 	}
 	p->growth.is_under_way = true;
@@ -138,7 +138,7 @@ static bool read_segment(const struct wire_agent_segment *m, struct fd_list *fds
 		return false;
 	memcpy(&out->recipe, m->recipe.data, sizeof(out->recipe));
 	if (out->recipe.size != p->growth.size || out->recipe.address != p->growth.address ||
-	    !is_on_device(&out->recipe, p->device))
+	    !is_on_device(&out->recipe, p->choice.device))
 		return false;
 	out->fd = fd_list_take(fds, 0);
 	return true;
@@ -147,16 +147,17 @@ static bool read_segment(const struct wire_agent_segment *m, struct fd_list *fds
 static int take_segment(struct pool *p, const struct wire_agent_segment *m, struct fd_list *fds,
 			struct failure *failure)
 {
-	struct broker *b = p->device->broker;
+	struct broker *b = p->broker;
 	struct memory_segment memory;
 	struct segment *s;
 
 	if (!read_segment(m, fds, p, &memory)) {
 		/* what the agent has of it goes with the agent */
-		agent_distrust(p->device->agent, "made something else than it was asked for");
+		agent_distrust(p->choice.device->agent,
+			       "made something else than it was asked for");
 		return failure_set(failure, SHARE_EDEVICE,
 				   "the agent of %s made something else than it was asked for",
-				   p->device->uuid);
+				   p->choice.device->uuid);
 	}
 	if (pool_add_segment(b, p, &memory, &p->growth.cost, &s) < 0) {
 		/* what the agent has of it goes with the agent, as nobody is left to name it */
@@ -172,7 +173,7 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 		       const char *text)
 {
 	struct pool *p = data;
-	struct broker *b = p->device->broker;
+	struct broker *b = p->broker;
 	uint64_t size = p->growth.size, least = p->growth.least;
 	const struct deferred_id asker = p->growth.wanted_by;
 	struct segment_cost cost;
@@ -306,8 +307,8 @@ static int make_segment(struct broker *b, struct pool *p, uint64_t least, uint64
 		want = room;
 	if (most && want > most)
 		want = most;
-	r = p->device ? ask_for_segment(b, p, want, least, &cost, failure)
-		      : grow_host(b, p, want, &cost, failure);
+	r = p->choice.device ? ask_for_segment(b, p, want, least, &cost, failure)
+			     : grow_host(b, p, want, &cost, failure);
 	segment_cost_return(b, &cost);
 	return r;
 }
@@ -331,7 +332,7 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, struct failure *f
 	}
 	if (clock_ms() < p->growth.full_until_ms && p->gated.n > 0)
 		r = failure_set(failure, SHARE_ENOMEM, "device %s has no memory left for pool '%s'",
-				p->device->uuid, p->name);
+				p->choice.device->uuid, p->name);
 	else
 		r = make_segment(b, p, least, room, failure);
 	return r == SHARE_ENOMEM || r == SHARE_EQUOTA ? POOL_FULL : r;

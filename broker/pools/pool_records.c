@@ -111,7 +111,7 @@ static void pool_fields(struct record *r, void *object)
 	record_string(r, &p->name, 256);
 	record_wished_kind(r, &p->wish.kind);
 	record_string(r, &p->wish.device, 64);
-	record_device(r, &p->device);
+	record_device(r, &p->choice.device);
 	record_text(r, p->choice.reason, sizeof(p->choice.reason));
 	record_access(r, &p->access);
 	record_mark(r, &p->extent); /* older brokers wrote zeros here */
@@ -133,8 +133,9 @@ static bool is_pool(struct broker *b, const struct pool *p)
 {
 	const struct memory_kind *kind = p->choice.kind;
 
-	if (kind ? kind->on_device != (p->device != NULL) || !is_power_of_two(p->sizes.granularity)
-		 : p->device != NULL)
+	if (kind ? kind->on_device != (p->choice.device != NULL) ||
+		       !is_power_of_two(p->sizes.granularity)
+		 : p->choice.device != NULL)
 		return false;
 	return p->id > 0 && p->id <= b->memory->last_pool && p->name &&
 	       (p->destroyed || !pool_find(b, p->name, strlen(p->name))) &&
@@ -149,7 +150,6 @@ static int pool_attach(struct broker *b, void *object)
 
 	if (!is_pool(b, p))
 		return -EBADMSG;
-	p->choice.device = p->device;
 	if (restored_add(&b->memory->restored.pools, p->id, p) < 0 ||
 	    !payer_charge(&p->charge, LIMIT_POOLS, 1))
 		return -ENOMEM;

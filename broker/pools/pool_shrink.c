@@ -273,7 +273,7 @@ static bool has_other(struct broker *b, const struct segment *s, const struct cl
  * share_alloc_options.done. Its end tells the rest. */
 void segment_give_up(struct broker *b, struct segment *s, const struct client *client)
 {
-	if (s->pool->device || !kind_of_segment(s)->of_maker || s->state != SEGMENT_ACTIVE ||
+	if (s->pool->choice.device || !kind_of_segment(s)->of_maker || s->state != SEGMENT_ACTIVE ||
 	    client->peer.pid != process_pid(s->memory.fd) || has_other(b, s, client) ||
 	    MUTATION(given_up_is_kept))
 		return;

@@ -22,7 +22,7 @@ int __wrap_sysinfo(struct sysinfo *info)
 static uint64_t limit_of(enum memory_kind_id kind, uint64_t wanted)
 {
 	struct device device = {.total = GIB};
-	struct pool p = {.device = &device, .choice.kind = memory_kind_by_id(kind)};
+	struct pool p = {.choice = {.kind = memory_kind_by_id(kind), .device = &device}};
 
 	p.sizes.segment_size = 2 << 20;
 	return pool_chosen_limit(&p, wanted);
