@@ -64,6 +64,7 @@ struct pool_growth {
 struct pool_waiting {
 	struct deferred_list requests;
 	struct event *timer; /* so that they do not wait for others for ever */
+	uint64_t at_ms;      /* when it ends, if it runs */
 };
 
 struct pool {
@@ -85,7 +86,7 @@ struct pool {
 	struct suballocator suballocator;
 	struct gated_blocks gated;
 	struct pool_extent extent;
-	uint64_t n_buffers, wakes_at_ms; /* the latter: when the timer of `waiting` ends */
+	uint64_t n_buffers;
 	struct pool_use use;
 	struct pool_growth growth;
 	struct pool_waiting waiting;

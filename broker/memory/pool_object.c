@@ -141,8 +141,8 @@ void pool_count_used(struct pool *p, uint64_t bytes)
 		p->extent.most_used = p->extent.used;
 }
 
-void pool_wake(struct pool *p)
+void pool_wake(const struct pool_waiting *waiting)
 {
-	if (!TAILQ_EMPTY(&p->waiting.requests))
-		event_active(p->waiting.timer, EV_TIMEOUT, 0);
+	if (!TAILQ_EMPTY(&waiting->requests))
+		event_active(waiting->timer, EV_TIMEOUT, 0);
 }

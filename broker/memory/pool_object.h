@@ -47,6 +47,6 @@ static inline uint64_t pool_room(const struct pool *p)
 void pool_count_used(struct pool *p, uint64_t bytes);
 
 /* Has the loop handle the requests that wait again, as they may find what they need. */
-void pool_wake(struct pool *p);
+void pool_wake(const struct pool_waiting *waiting);
 
 #endif

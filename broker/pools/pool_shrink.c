@@ -68,7 +68,7 @@ static void remove_segment(struct pool *p, struct segment *s)
 	p->extent.reserved -= s->memory.recipe.size;
 	/* this is done from the loop, as whoever lets the segment go may be walking through the
 	 * pool */
-	pool_wake(p);
+	pool_wake(&p->waiting);
 }
 
 static void destroy_if_unused(struct broker *b, struct segment *s)
@@ -229,7 +229,7 @@ bool pool_look_again(struct broker *b, struct pool *p, uint32_t limit)
 	bool any = reuse_collect(b, p, limit);
 
 	if (any)
-		pool_wake(p);
+		pool_wake(&p->waiting);
 	if (p->gated.n > 0)
 		memory_look_again(b);
 	pool_return_segments(b, p);
@@ -311,16 +311,21 @@ void pool_on_timer(evutil_socket_t fd, short what, void *data)
 	pool_end_if_unused(b, p);
 }
 
-void pool_wait(struct pool *p, uint64_t at_most_ms)
+static void set_timer(struct broker *b, struct pool_waiting *waiting, uint64_t at_most_ms)
 {
 	struct timeval delay = {(time_t)(at_most_ms / 1000),
 				(suseconds_t)(at_most_ms % 1000 * 1000)};
 	uint64_t at_ms = clock_ms() + at_most_ms;
 
-	if (!event_pending(p->waiting.timer, EV_TIMEOUT, NULL) || at_ms < p->wakes_at_ms) {
-		broker_set_timer(p->broker, p->waiting.timer, &delay);
-		p->wakes_at_ms = at_ms;
+	if (!event_pending(waiting->timer, EV_TIMEOUT, NULL) || at_ms < waiting->at_ms) {
+		broker_set_timer(b, waiting->timer, &delay);
+		waiting->at_ms = at_ms;
 	}
+}
+
+void pool_wait(struct pool *p, uint64_t at_most_ms)
+{
+	set_timer(p->broker, &p->waiting, at_most_ms);
 	if (p->gated.n > 0)
 		memory_look_soon(p->broker);
 }
@@ -343,7 +348,7 @@ void pool_change(struct broker *b, struct pool *p, const struct pool_config *con
 	stay(p, true);
 	pool_note(p);
 	pool_return_segments(b, p);
-	pool_wake(p);
+	pool_wake(&p->waiting);
 }
 
 void pool_leave(struct broker *b, struct pool *p)

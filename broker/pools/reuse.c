@@ -115,7 +115,7 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
 	}
 	/* a block without a charge was never anybody's */
 	if (charge && (!gate || p->reuse == SHARE_REUSE_GATE))
-		pool_wake(p);
+		pool_wake(&p->waiting);
 }
 
 bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)

@@ -120,5 +120,5 @@ void handle_trimmed(struct request *r)
 	t->answered = t->asked;
 	t->cost_ms += clock_ms() - t->asked_ms;
 	LIST_FOREACH (p, &r->broker->memory->pools, link)
-		pool_wake(p);
+		pool_wake(&p->waiting);
 }
