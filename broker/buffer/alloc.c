@@ -185,7 +185,7 @@ static void say_who_holds(const struct pool *p, const struct client *viewer, cha
 				     "else)",
 				     name_for(viewer, s->client, label, sizeof(label)),
 				     (int)s->client->peer.pid, size_round(s->bytes, bytes));
-	else if (p->n_buffers > 0)
+	else if (p->extent.n_buffers > 0)
 		n = (size_t)snprintf(out, size, "; no process holds any of it");
 	if (n < size)
 		say_what_keeps(p, out + n, size - n);

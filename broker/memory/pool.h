@@ -35,9 +35,10 @@ struct pool_sizes {
 struct pool_extent {
 	LIST_HEAD(, segment) segments;
 	uint32_t n_segments;
-	uint64_t reserved; /* bytes of segments, made or being made; none of retired host memory */
-	uint64_t retiring; /* bytes of these that clients are yet to unmap */
-	uint64_t dying;    /* bytes of blocks that an agent may write to, until it has ended */
+	uint64_t n_buffers; /* blocks in use */
+	uint64_t reserved;  /* bytes of segments, made or being made; none of retired host memory */
+	uint64_t retiring;  /* bytes of these that clients are yet to unmap */
+	uint64_t dying;     /* bytes of blocks that an agent may write to, until it has ended */
 	uint64_t used, most_used, most_noted; /* bytes in use, not gated: now, ever, by record */
 };
 
@@ -86,7 +87,6 @@ struct pool {
 	struct suballocator suballocator;
 	struct gated_blocks gated;
 	struct pool_extent extent;
-	uint64_t n_buffers;
 	struct pool_use use;
 	struct pool_growth growth;
 	struct pool_waiting waiting;

@@ -134,11 +134,12 @@ void pool_tell(const struct pool *p, const char *action)
 							  .detail = pool_kind_name(p)});
 }
 
-void pool_count_used(struct pool *p, uint64_t bytes)
+void pool_count_used(struct pool_extent *extent, const struct block *block)
 {
-	p->extent.used += bytes;
-	if (p->extent.used > p->extent.most_used)
-		p->extent.most_used = p->extent.used;
+	extent->n_buffers++;
+	extent->used += block_size(block);
+	if (extent->used > extent->most_used)
+		extent->most_used = extent->used;
 }
 
 void pool_wake(const struct pool_waiting *waiting)

@@ -43,8 +43,8 @@ static inline uint64_t pool_room(const struct pool *p)
 	return p->sizes.limit > p->extent.reserved ? p->sizes.limit - p->extent.reserved : 0;
 }
 
-/* Notes that so much more of the pool is in use, which may be more than ever. */
-void pool_count_used(struct pool *p, uint64_t bytes);
+/* Notes that one more block is in use, with which it may be more than ever. */
+void pool_count_used(struct pool_extent *extent, const struct block *block);
 
 /* Has the loop handle the requests that wait again, as they may find what they need. */
 void pool_wake(const struct pool_waiting *waiting);

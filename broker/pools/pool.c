@@ -150,8 +150,7 @@ void pool_count_block(struct pool *p, const struct block *block)
 {
 	uint64_t noted = p->extent.most_noted;
 
-	pool_count_used(p, block_size(block));
-	p->n_buffers++;
+	pool_count_used(&p->extent, block);
 	if (p->extent.most_used <= noted + noted / MARK_STEPS || MUTATION(most_not_noted))
 		return;
 	p->extent.most_noted = p->extent.most_used;

@@ -186,7 +186,7 @@ void pool_free_block(struct broker *b, struct pool *p, struct block *block, stru
 	struct region *region = block->region;
 
 	p->extent.used -= block_size(block);
-	p->n_buffers--;
+	p->extent.n_buffers--;
 	reuse_release(b, p, block, gate, charge);
 	if (region_is_empty(region))
 		pool_return_segments(b, p);
@@ -196,7 +196,7 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 {
 	/* whoever waits in the pool has it open; a segment that is being made for it comes back to
 	 * it */
-	if (p->persistent || p->n_buffers > 0 || p->growth.is_under_way ||
+	if (p->persistent || p->extent.n_buffers > 0 || p->growth.is_under_way ||
 	    (p->use.opens > 0 && !p->destroyed))
 		return;
 	if (!p->destroyed) {

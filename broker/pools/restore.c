@@ -257,8 +257,7 @@ static int restore_block(struct broker *b, struct segment *s, uint32_t record, s
 	fences = read_fences(b, &r, bytes + sizeof(r));
 	if (r.index == BLOCK_GATED)
 		return restore_gated(b, s->pool, block, r.payer, fences);
-	pool_count_used(s->pool, block_size(block));
-	s->pool->n_buffers++;
+	pool_count_used(&s->pool->extent, block);
 	use = (struct block_use){.index = r.index, .generation = r.generation, .size = r.size};
 	return buffer(b, block, &use, fences, r.payer);
 }

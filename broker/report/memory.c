@@ -98,7 +98,7 @@ void report_pools(struct page *p)
 			    report_integer(next->extent.most_used), "largest_free",
 			    report_integer(pool_largest_free(next)), "segments",
 			    report_integer(next->extent.n_segments), "buffers",
-			    report_integer(next->n_buffers), "segment_size",
+			    report_integer(next->extent.n_buffers), "segment_size",
 			    report_integer(next->sizes.segment_size), "alignment",
 			    report_integer(next->sizes.alignment), "release_threshold",
 			    report_integer(next->sizes.release_threshold), "persistent",
