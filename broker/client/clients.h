@@ -30,8 +30,7 @@ struct client_rooms {
 	int (*begin)(struct client *c);
 	void (*end)(struct client *c);
 	/* A packet has arrived. The caller closes what is not taken of @fds. True when the client
-	 * expects an answer, so that it probably says nothing more before it has read that
-	 * answer. */
+	 * expects an answer, before which it probably says nothing more. */
 	bool (*handle)(struct client *c, const void *data, size_t size, struct fd_list *fds);
 	/* The client is made again from its record: 0 or negative errno. */
 	int (*restore)(struct client *c);
@@ -47,8 +46,9 @@ struct client_rooms {
 	void (*caught_up)(struct client *c);
 	/* The client's state has changed. */
 	void (*changed_state)(const struct client *c);
-	/* Whether the client's process may still read or write shared memory. */
+	/* Whether the client's process may still use shared memory; whether two share a pool. */
 	bool (*may_use_memory)(const struct client *c);
+	bool (*share_a_pool)(const struct client *c, const struct client *other);
 	/* Its connection has ended, and its process may still use memory. */
 	void (*leave)(struct client *c);
 	/* The client's process is dead, or the client has said goodbye. */

@@ -135,6 +135,7 @@ const struct client_rooms broker_rooms = {
     .caught_up = client_hear_of_changes,
     .changed_state = changed_state,
     .may_use_memory = may_use_memory,
+    .share_a_pool = clients_share_a_pool,
     .leave = leave,
     .die = client_end_timelines,
     .at_hang_up = at_hang_up,

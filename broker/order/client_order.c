@@ -71,9 +71,16 @@ bool client_let_ask(struct client *c, uint32_t slot)
 	return true;
 }
 
-bool client_knows_page(const struct client *c, uint32_t slot)
+/* Whether the client was sent that page, or told of a fence on it. */
+static bool knows_page(const struct client *c, uint32_t slot)
 {
 	return slot < c->order->n_pages && c->order->pages[slot];
+}
+
+bool client_may_ask(const struct client *c, const struct client *owner)
+{
+	return client_answers_for(c, owner->peer.uid) || knows_page(c, owner->slot) ||
+	       c->broker->clients->rooms->share_a_pool(c, owner);
 }
 
 void client_forget_page(struct client *c)

@@ -66,8 +66,9 @@ void client_set_page(struct client *c, uint32_t slot);    /* after reserving */
 /* Notes that the client is told of a fence on that page, so it may ask for the page. False without
  * memory. */
 bool client_let_ask(struct client *c, uint32_t slot);
-/* Whether the client was sent that page, or may ask for it. */
-bool client_knows_page(const struct client *c, uint32_t slot);
+/* Whether a fence of @owner can have come to the client. It can if the client answers for the
+ * owner's user, or was given the owner's page, or if both have a pool open. */
+bool client_may_ask(const struct client *c, const struct client *owner);
 /* At the client's end: takes note that nobody has its page any more. */
 void client_forget_page(struct client *c);
 

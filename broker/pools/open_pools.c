@@ -2,8 +2,7 @@
 
 /*
  * The pools that a client has open. Each is open as long as the client says so, and cannot end
- * meanwhile. A user who cannot pay for what is written down of that is refused. Whose timelines a
- * client may ask for follows from that, too.
+ * meanwhile. A user who cannot pay for what is written down of that is refused.
  */
 
 #include <errno.h>
@@ -33,7 +32,6 @@
 #include "broker/pools/inside.h"
 #include "broker/pools/open_pools.h"
 #include "broker/pools/pools.h"
-#include "broker/reply/request.h"
 
 #define POOL_COST 64 /* it may take a look at gated blocks, and retire segments */
 
@@ -147,7 +145,7 @@ void client_close_pool(struct open_pool *open)
 	pool_end_if_unused(c->broker, pool);
 }
 
-static bool is_in_a_pool_with(const struct client *c, const struct client *other)
+bool clients_share_a_pool(const struct client *c, const struct client *other)
 {
 	const struct open_pool *open;
 
@@ -155,12 +153,6 @@ static bool is_in_a_pool_with(const struct client *c, const struct client *other
 		if (client_find_pool(other, open->pool->id))
 			return true;
 	return false;
-}
-
-bool client_may_ask(const struct client *c, const struct client *owner)
-{
-	return client_answers_for(c, owner->peer.uid) || client_knows_page(c, owner->slot) ||
-	       is_in_a_pool_with(c, owner);
 }
 
 /* The answer is the same if this user has nothing to do with the timeline's owner, so that nobody

@@ -21,12 +21,9 @@ struct open_pool {
 	uint32_t record;
 };
 
-/* Whether a fence of @owner can have come to the client. It can if the client answers for the
- * owner's user, or was given the owner's page, or if both have a pool open. */
-bool client_may_ask(const struct client *c, const struct client *owner);
-
 void open_pool_note(struct open_pool *open);
 struct open_pool *client_find_pool(const struct client *c, uint64_t id);
+bool clients_share_a_pool(const struct client *c, const struct client *other);
 /* Opens the pool once more. 0, -ENOMEM; or -EDQUOT: its user cannot pay for that (LIMIT_MEMORY). */
 int client_open_pool(struct client *c, struct pool *pool);
 /* Notes that the client asks for memory of the pool, so that its user is one of those who share it.

@@ -32,7 +32,6 @@
 #include "broker/memory/pool_object.h"
 #include "broker/names/names.h"
 #include "broker/order/order.h"
-#include "broker/pools/open_pools.h"
 #include "broker/reply/request.h"
 #include "broker/report/report.h"
 #include "wire/wire.h"
