@@ -8,15 +8,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <share/share.h>
-
 #include "base/mutation.h"
 #include "base/slab.h"
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/clients.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
@@ -26,9 +23,7 @@
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
-#include "broker/order/fence.h"
 #include "broker/order/order.h"
-#include "broker/order/records.h"
 #include "broker/pools/inside.h"
 #include "broker/pools/open_pools.h"
 #include "broker/pools/pools.h"
@@ -153,64 +148,6 @@ bool clients_share_a_pool(const struct client *c, const struct client *other)
 		if (client_find_pool(other, open->pool->id))
 			return true;
 	return false;
-}
-
-/* The answer is the same if this user has nothing to do with the timeline's owner, so that nobody
- * learns of others. */
-static void fail_unknown(struct request *r)
-{
-	request_fail(
-	    r, SHARE_ESTALE,
-	    "there is no such timeline, its owner has ended too long ago to know how, or is "
-	    "a process of another user that shares no pool with this one");
-}
-
-/*
- * Answers for a page whose owner has ended. A client that said goodbye had finished its streams, so
- * everything on its page was reached; one that died may have left fences that never will be.
- */
-static void fail_ended(struct request *r, uint64_t page)
-{
-	switch (order_page_owner(r->broker->order, page)) {
-	case OWNER_DIED:
-		request_fail(r, SHARE_EOWNERDEAD, "the fence's owner has died");
-		break;
-	case OWNER_FINISHED:
-		request_fail(r, SHARE_ENOENT, "the fence's owner has finished and said goodbye");
-		break;
-	case OWNER_UNKNOWN:
-		fail_unknown(r);
-		break;
-	}
-}
-
-void handle_timeline(struct request *r)
-{
-	struct wire_message m = {.type = WIRE_TIMELINE_PAGE};
-	struct broker *b = r->broker;
-	uint64_t page = r->m->timeline.page;
-
-	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
-		struct client *c = b->clients->by_slot[i];
-
-		if (!c || !c->order->timelines || c->order->timelines->id != page ||
-		    c->order->timelines->dead || c->state < CLIENT_READY)
-			continue;
-		if (!client_may_ask(r->client, c)) {
-			request_hide(r,
-				     "the fence is of a process of user %u, which shares no pool "
-				     "with this one",
-				     (unsigned)c->peer.uid);
-			fail_unknown(r);
-			return;
-		}
-		m.timeline_page.page = page;
-		c->order->timelines->in_place->known = true;
-		request_reply(r, &m, (int[]){c->order->timelines->fd, c->order->timelines->pidfd},
-			      2);
-		return;
-	}
-	fail_ended(r, page);
 }
 
 /* ------------------------------------------------------------------------------------------- */
