@@ -56,7 +56,7 @@ int share_fence_wait(share_client *c, const share_fence *fence, int ordinal, voi
 		r = fail(SHARE_EOWNERDEAD, "the fence's owner died before it was reached");
 	else
 		r = stream_wait(c, m, stream, &o);
-	fence_drop(c, &f);
+	fence_drop(&f);
 	return r;
 }
 
@@ -81,7 +81,7 @@ int share_fence_query(const share_client *handle, const share_fence *fence)
 		r = fail(SHARE_EOWNERDEAD, "the fence's owner died before it was reached");
 		break;
 	}
-	fence_drop(c, &f);
+	fence_drop(&f);
 	return r;
 }
 
@@ -100,7 +100,7 @@ int share_fence_synchronize(share_client *c, const share_fence *fence, int timeo
 		return r;
 	client_ref(c);
 	r = fence_wait_here(c, &f, timeout_ms, true);
-	fence_drop(c, &f);
+	fence_drop(&f);
 	client_unref(c);
 	return r;
 }

@@ -97,7 +97,7 @@ void buffer_free(share_buffer *b)
 
 	if (b->ours)
 		is_nobodys(b);
-	fence_drop(c, &b->giver);
+	fence_drop(&b->giver);
 	uses_drop(b);
 	segment_dump_end(b);
 	segment_put(c, b->segment);
@@ -146,8 +146,8 @@ int buffer_hold_users(share_client *c, const struct wire_grant *m, struct fences
 		/* an owner that has ended can use nothing any more */
 		if (r == SHARE_EOWNERDEAD || r == SHARE_ESTALE)
 			continue;
-		if (r == 0 && !fences_add(c, out, &f)) {
-			fence_drop(c, &f);
+		if (r == 0 && !fences_add(out, &f)) {
+			fence_drop(&f);
 			r = fail_system(-ENOMEM, "ordering a buffer");
 		}
 		if (r != 0)
@@ -168,7 +168,7 @@ static int wait_for_users(share_client *c, const struct wire_grant *m, void *str
 		o.n = users.n;
 		r = stream_wait(c, b->mapping, stream, &o);
 	}
-	fences_deinit(c, &users);
+	fences_deinit(&users);
 	if (o.how > b->ordered)
 		b->ordered = o.how;
 	return r;

@@ -43,7 +43,7 @@ void lookup_drop(share_operation *o)
 		rpc_send(o->client, &m);
 		l->granted = false;
 	}
-	fences_deinit(o->client, &l->users);
+	fences_deinit(&l->users);
 	if (l->buffer)
 		buffer_drop(l->buffer);
 	l->buffer = NULL;
@@ -72,7 +72,7 @@ int lookup_wait(share_operation *o, int timeout_ms)
 
 		if (fence_block(c, last, deadline_left(deadline)) == TIMELINE_PENDING)
 			return 1;
-		fence_drop(c, last);
+		fence_drop(last);
 	}
 	/* an agent may have died meanwhile */
 	return segment_check_memory(l->buffer->mapping);
@@ -147,7 +147,7 @@ static void lookup_call(share_operation *o, int result)
 	struct lookup *l = lookup_of(o);
 	share_buffer *b = l->buffer;
 
-	fences_deinit(o->client, &l->users);
+	fences_deinit(&l->users);
 	l->buffer = NULL;
 	if (result != 0) /* as if the look-up had been made here */
 		fail(result, "%s",

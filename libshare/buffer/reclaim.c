@@ -108,7 +108,7 @@ static int become_last(share_buffer *b, int64_t deadline, share_buffer **again,
 		if (r != 0 || messages_of(b) == 0)
 			return r;
 		/* it was sent meanwhile, and may be retained by now */
-		fences_deinit(b->client, users);
+		fences_deinit(users);
 		buffer_drop(*again);
 		*again = NULL;
 	}
@@ -142,7 +142,7 @@ int share_reclaim(share_buffer *b, int timeout_ms, void *stream)
 	}
 	if (r == 0)
 		r = segment_check_memory(b->mapping);
-	fences_deinit(b->client, &users);
+	fences_deinit(&users);
 	if (again)
 		buffer_drop(again);
 	buffer_let_go(b);

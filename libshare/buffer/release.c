@@ -67,7 +67,7 @@ static bool tell_uses(share_buffer *b)
 		fence.timeline = WIRE_TIMELINE(c->page_id, f->all[i].slot);
 		fence.value = f->all[i].value;
 		buffer_send_release(c, b->id, 0, &fence);
-		fences_drop_at(c, f, i);
+		fences_drop_at(f, i);
 	}
 	return f && f->n > 0;
 }

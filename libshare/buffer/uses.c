@@ -33,14 +33,14 @@ void uses_add(share_buffer *b, struct held_fence *f)
 {
 	share_client *c = b->client;
 	if (fence_state(c, f) != TIMELINE_PENDING) {
-		fence_drop(c, f);
+		fence_drop(f);
 		return;
 	}
 	if (!b->uses.fences)
 		b->uses.fences = calloc(1, sizeof(*b->uses.fences));
-	if (!b->uses.fences || !fences_add(c, b->uses.fences, f)) {
+	if (!b->uses.fences || !fences_add(b->uses.fences, f)) {
 		fence_block(c, f, -1);
-		fence_drop(c, f);
+		fence_drop(f);
 	}
 }
 
@@ -49,7 +49,7 @@ void uses_add_all(share_buffer *b, struct fences *f)
 	for (size_t i = 0; i < f->n; i++)
 		uses_add(b, &f->all[i]);
 	f->n = 0;
-	fences_deinit(b->client, f);
+	fences_deinit(f);
 }
 
 static void add_own(share_buffer *b, const share_fence *fence)
@@ -129,10 +129,10 @@ bool uses_are_over(share_buffer *b)
 			i++;
 			continue;
 		}
-		fences_drop_at(c, f, i);
+		fences_drop_at(f, i);
 	}
 	if (f && f->n == 0) {
-		fences_deinit(c, f);
+		fences_deinit(f);
 		free(f);
 		b->uses.fences = NULL;
 	}
@@ -183,10 +183,10 @@ int uses_hold(share_buffer *b, struct fences *out)
 	r = uses_signal(b);
 	f = b->uses.fences;
 	for (size_t i = 0; r == 0 && f && i < f->n; i++) {
-		struct held_fence again = fence_hold_again(c, &f->all[i]);
+		struct held_fence again = fence_hold_again(&f->all[i]);
 
-		if (!fences_add(c, out, &again)) {
-			fence_drop(c, &again);
+		if (!fences_add(out, &again)) {
+			fence_drop(&again);
 			r = fail_system(-ENOMEM, "ordering a buffer");
 		}
 	}
@@ -197,7 +197,7 @@ int uses_hold(share_buffer *b, struct fences *out)
 void uses_drop(share_buffer *b)
 {
 	if (b->uses.fences) {
-		fences_deinit(b->client, b->uses.fences);
+		fences_deinit(b->uses.fences);
 		free(b->uses.fences);
 	}
 	gpu_late_forget(b->client, &b->uses.late);

@@ -47,7 +47,7 @@ static int watch_proceed(share_operation *o)
 
 static void let_go(share_client *c, struct buffer_watch *w)
 {
-	fence_drop(c, &w->giver);
+	fence_drop(&w->giver);
 	segment_put(c, w->segment);
 }
 
@@ -113,7 +113,7 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
 	w = handle_new(HANDLE_OPERATION, OPERATION_ROOM);
 	if (!w)
 		return fail_system(-ENOMEM, "watching a buffer");
-	w->giver = fence_hold_again(c, &b->giver);
+	w->giver = fence_hold_again(&b->giver);
 	w->mapping = b->mapping;
 	w->segment = b->segment->kind->of_maker ? segment_ref(c, b->segment) : NULL;
 	w->callback = callback;

@@ -44,7 +44,7 @@ void members_close_peer(struct members *members, struct channel_peer *p)
 	p->doorbell = fd_close(p->doorbell);
 	page_unmap(p->map, page_size_of_peers(members->ch));
 	p->map = NULL;
-	fence_drop(members->ch->client, &p->hold);
+	fence_drop(&p->hold);
 	p->over = true;
 }
 
@@ -224,10 +224,10 @@ int members_meet_all_unlocking(struct members *members)
 		r = hold_timelines(members->ch, page, &hold, &lost);
 		channel_lock(members->ch);
 		if (r != 0 || p->member != member || p->over) {
-			fence_drop(members->ch->client, &hold);
+			fence_drop(&hold);
 			continue;
 		}
-		fence_drop(members->ch->client, &p->hold); /* of one that was asked for in vain */
+		fence_drop(&p->hold); /* of one that was asked for in vain */
 		p->hold = hold;
 		p->lost = lost;
 		r = members->role->meet(members, p);

@@ -38,14 +38,14 @@ static struct held_fence *find_timeline(struct fences *set, const struct held_fe
 	return NULL;
 }
 
-bool fences_add(share_client *c, struct fences *set, struct held_fence *f)
+bool fences_add(struct fences *set, struct held_fence *f)
 {
 	struct held_fence *same = find_timeline(set, f);
 
 	if (same) {
 		if ((int64_t)(f->value - same->value) > 0)
 			same->value = f->value;
-		fence_drop(c, f);
+		fence_drop(f);
 		return true;
 	}
 	if (!make_room(set))
@@ -54,16 +54,16 @@ bool fences_add(share_client *c, struct fences *set, struct held_fence *f)
 	return true;
 }
 
-void fences_drop_at(share_client *c, struct fences *set, size_t i)
+void fences_drop_at(struct fences *set, size_t i)
 {
-	fence_drop(c, &set->all[i]);
+	fence_drop(&set->all[i]);
 	set->all[i] = set->all[--set->n];
 }
 
-void fences_deinit(share_client *c, struct fences *set)
+void fences_deinit(struct fences *set)
 {
 	for (size_t i = 0; i < set->n; i++)
-		fence_drop(c, &set->all[i]);
+		fence_drop(&set->all[i]);
 	if (set->all != set->few)
 		free(set->all);
 	set->all = NULL;

@@ -54,7 +54,7 @@ static void run(share_host_stream *s, struct job *job)
 		break;
 	case JOB_WAIT:
 		fence_block(c, &job->fence, -1);
-		fence_drop(c, &job->fence);
+		fence_drop(&job->fence);
 		break;
 	case JOB_SIGNAL:
 		timeline_signal(c->page, s->slot, job->value - MUTATION(fence_before_signal));
@@ -97,7 +97,7 @@ static int enqueue(share_host_stream *s, struct job *job)
 {
 	if (s->given_up) {
 		if (job->kind == JOB_WAIT)
-			fence_drop(s->client, &job->fence);
+			fence_drop(&job->fence);
 		free(job);
 		return fail_constant(SHARE_EINVAL, "this host stream handle was given up already");
 	}
@@ -342,7 +342,7 @@ int host_stream_wait(void *stream, const struct held_fence *f)
 	job = job_new(JOB_WAIT);
 	if (!job)
 		return SHARE_ENOMEM;
-	job->fence = fence_hold_again(s->client, f);
+	job->fence = fence_hold_again(f);
 	pthread_mutex_lock(&s->lock);
 	r = enqueue(s, job);
 	pthread_mutex_unlock(&s->lock);

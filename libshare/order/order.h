@@ -20,10 +20,10 @@ struct held_fence {
 /* Holds a fence; asks the broker for the page when it has not come along. 0 or an error. */
 int fence_hold(share_client *c, uint64_t timeline, uint64_t value, struct held_fence *out);
 /* Another hold on the same. */
-struct held_fence fence_hold_again(share_client *c, const struct held_fence *f);
+struct held_fence fence_hold_again(const struct held_fence *f);
 /* One whose owner was dead before we knew it, so that it never was reached, for all we know. */
 struct held_fence fence_of_the_dead(void);
-void fence_drop(share_client *c, struct held_fence *f);
+void fence_drop(struct held_fence *f);
 /* The broker has sent a peer's page, whose timelines can be held from now on. Takes both
  * descriptors. 0 or negative errno. */
 int peer_arrived(share_client *c, uint64_t page, int fd, int pidfd);
@@ -46,10 +46,10 @@ struct fences {
 };
 /* Takes @f over. Of two fences of one timeline the set has only the later one, which stands for
  * both. False: there is no memory, and @f is still the caller's. */
-bool fences_add(share_client *c, struct fences *set, struct held_fence *f);
+bool fences_add(struct fences *set, struct held_fence *f);
 /* Drops the fence at this place, which the last one of the set takes. */
-void fences_drop_at(share_client *c, struct fences *set, size_t i);
-void fences_deinit(share_client *c, struct fences *set);
+void fences_drop_at(struct fences *set, size_t i);
+void fences_deinit(struct fences *set);
 
 /*
  * What `void *stream` means: one of the client's host streams, for every kind of memory. Otherwise

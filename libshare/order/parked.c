@@ -60,7 +60,7 @@ static bool is_pending(const struct held_fence *f)
 static void drop(struct parked *p, struct wait *w)
 {
 	if (w->client)
-		fence_drop(w->client, &w->fence);
+		fence_drop(&w->fence);
 	*w = p->waits[--p->n];
 }
 
@@ -200,7 +200,7 @@ static bool add(struct parked *p, share_client *c, const struct held_fence *fenc
 		p->room = room;
 	}
 	for (size_t i = 0; i < n; i++)
-		p->waits[p->n++] = (struct wait){c, fence_hold_again(c, &fences[i]), false};
+		p->waits[p->n++] = (struct wait){c, fence_hold_again(&fences[i]), false};
 	return true;
 }
 

@@ -240,9 +240,8 @@ int fence_hold(share_client *c, uint64_t timeline, uint64_t value, struct held_f
 	return 0;
 }
 
-struct held_fence fence_hold_again(share_client *c, const struct held_fence *f)
+struct held_fence fence_hold_again(const struct held_fence *f)
 {
-	(void)c; /* whose lock is for the first hold alone */
 	if (f->peer)
 		atomic_fetch_add_explicit(&f->peer->refs, 1, memory_order_relaxed);
 	return *f;
@@ -255,9 +254,8 @@ struct held_fence fence_of_the_dead(void)
 	return (struct held_fence){.page = &poisoned, .slot = 1, .value = 1};
 }
 
-void fence_drop(share_client *c, struct held_fence *f)
+void fence_drop(struct held_fence *f)
 {
-	(void)c;
 	/* with the last one the page may go */
 	if (f->peer)
 		atomic_fetch_sub_explicit(&f->peer->refs, 1, memory_order_release);

@@ -63,7 +63,7 @@ void lent_free(struct receiver *receiver, struct lent_buffer *l)
 
 	uses_drop(b);
 	if (b->giver.page)
-		fence_drop(receiver->ch->client, &b->giver);
+		fence_drop(&b->giver);
 	segment_dump_end(b);
 	segment_put(receiver->ch->client, b->segment);
 	b->segment = NULL;
@@ -95,7 +95,7 @@ static bool set_giver(struct receiver *receiver, struct lent_buffer *l, uint32_t
 			l->b.giver = fence_of_the_dead();
 		return true;
 	}
-	l->b.giver = fence_hold_again(receiver->ch->client, &p->hold);
+	l->b.giver = fence_hold_again(&p->hold);
 	l->b.giver.slot = fence.slot;
 	l->b.giver.value = fence.value;
 	return true;
@@ -280,7 +280,7 @@ static bool hold_after(const share_message *m, struct held_fence *out)
 	members = channel_lock(ch);
 	p = &members->peers[producer & (CHANNEL_MEMBERS_MAX - 1)];
 	if (p->member == m->producer && p->hold.page) {
-		*out = fence_hold_again(ch->client, &p->hold);
+		*out = fence_hold_again(&p->hold);
 		out->slot = slot;
 		out->value = CHANNEL_LARGE(m->after);
 	} else if (p->member == m->producer && p->lost) {
@@ -302,7 +302,7 @@ static int order_data(share_message *m, void *stream, struct ordering *o)
 		return 0;
 	/* what is left can only be a CUstream */
 	r = order(ch, &f, !stream || host_stream_is(c, stream) ? NULL : &device, stream, o);
-	fence_drop(c, &f);
+	fence_drop(&f);
 	return r;
 }
 

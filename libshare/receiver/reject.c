@@ -62,7 +62,7 @@ static int order_uses(share_buffer *handle, void *work)
 	o.n = users.n;
 	if (r == 0 && users.n > 0)
 		r = stream_wait(b->client, b->mapping, w->stream, &o);
-	fences_deinit(b->client, &users);
+	fences_deinit(&users);
 	return r;
 }
 

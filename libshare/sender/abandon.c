@@ -68,11 +68,11 @@ static void forget_fences(struct sender *sender, struct channel_owner *owner)
 				i++;
 				continue;
 			}
-			fence_drop(sender->ch->client, &c->fences.all[i]);
+			fence_drop(&c->fences.all[i]);
 			c->fences.n--;
 			c->fences.all[i] = c->fences.all[c->fences.n];
 			c->owners[i] = c->owners[c->fences.n];
-			owner_done_with_fence(sender, owner);
+			owner_done_with_fence(owner);
 		}
 	}
 }
@@ -131,7 +131,7 @@ void sender_abandon_unlocking(struct sender *sender)
 			ring_producer_abandon(sender->ring, members_index_of(sender->members, p));
 			sender_let_go(sender->members, p);
 		}
-		owner_done_with_fence(sender, owner);
+		owner_done_with_fence(owner);
 	}
 	sender->background.wants_tickets = false;
 	if (r != 0)

@@ -14,7 +14,7 @@ void sender_let_go(struct members *members, struct channel_peer *p)
 	if (p->known) {
 		sender_charge_stall(sender, p);
 		ring_producer_dismiss(sender->ring, members_index_of(members, p), true);
-		owner_is_gone(sender, p->owner);
+		owner_is_gone(p->owner);
 	}
 	p->known = false;
 	p->owner = NULL;

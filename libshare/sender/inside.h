@@ -152,8 +152,8 @@ int sender_get_fd(struct members *members);
 /* A consumer has one from when it is admitted on until it is gone and none of its fences is left.
  * NULL without memory. */
 struct channel_owner *owner_new(struct sender *sender, const struct channel_peer *p);
-void owner_is_gone(struct sender *sender, struct channel_owner *owner);
-void owner_done_with_fence(struct sender *sender, struct channel_owner *owner);
+void owner_is_gone(struct channel_owner *owner);
+void owner_done_with_fence(struct channel_owner *owner);
 /* As whom it takes part; NULL: it is gone. */
 struct channel_peer *owner_peer(struct sender *sender, const struct channel_owner *owner);
 /* So that who comes has room for a fence on what is kept for those who come. */

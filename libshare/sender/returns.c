@@ -33,29 +33,29 @@ struct channel_owner *owner_new(struct sender *sender, const struct channel_peer
 	owner->ring.member = p->member;
 	owner->uid = p->uid;
 	if (p->hold.page)
-		owner->hold = fence_hold_again(sender->ch->client, &p->hold);
+		owner->hold = fence_hold_again(&p->hold);
 	LIST_INSERT_HEAD(&sender->owners, owner, link);
 	return owner;
 }
 
-static void owner_free(struct sender *sender, struct channel_owner *owner)
+static void owner_free(struct channel_owner *owner)
 {
 	LIST_REMOVE(owner, link);
-	fence_drop(sender->ch->client, &owner->hold);
+	fence_drop(&owner->hold);
 	free(owner);
 }
 
-void owner_is_gone(struct sender *sender, struct channel_owner *owner)
+void owner_is_gone(struct channel_owner *owner)
 {
 	owner->gone = true;
 	if (owner->ring.fences == 0)
-		owner_free(sender, owner);
+		owner_free(owner);
 }
 
-void owner_done_with_fence(struct sender *sender, struct channel_owner *owner)
+void owner_done_with_fence(struct channel_owner *owner)
 {
 	if (--owner->ring.fences == 0 && owner->gone)
-		owner_free(sender, owner);
+		owner_free(owner);
 }
 
 void owners_deinit(struct sender *sender)
@@ -63,7 +63,7 @@ void owners_deinit(struct sender *sender)
 	struct channel_owner *owner;
 
 	while ((owner = LIST_FIRST(&sender->owners)))
-		owner_free(sender, owner);
+		owner_free(owner);
 }
 
 struct channel_peer *owner_peer(struct sender *sender, const struct channel_owner *owner)
@@ -83,12 +83,12 @@ static bool hold(struct sender *sender, const struct ring_owned_fence *f, struct
 	if (f->fence.slot == 0 || f->fence.slot >= TIMELINE_SLOTS ||
 	    f->fence.value >= TIMELINE_POISON || !owner->hold.page || MUTATION(ignore_ack_fences))
 		return false;
-	*out = fence_hold_again(sender->ch->client, &owner->hold);
+	*out = fence_hold_again(&owner->hold);
 	out->slot = f->fence.slot;
 	out->value = f->fence.value;
 	if (fence_state(sender->ch->client, out) == TIMELINE_PENDING)
 		return true;
-	fence_drop(sender->ch->client, out);
+	fence_drop(out);
 	return false;
 }
 
@@ -98,10 +98,10 @@ static bool is_over(void *data, const struct ring_owned_fence *f)
 	struct held_fence pending;
 
 	if (hold(sender, f, &pending)) {
-		fence_drop(sender->ch->client, &pending);
+		fence_drop(&pending);
 		return false;
 	}
-	owner_done_with_fence(sender, owner_of(f));
+	owner_done_with_fence(owner_of(f));
 	return true;
 }
 
@@ -143,7 +143,7 @@ static void hold_all(struct sender *sender, const struct ring_return *ret, struc
 
 			if (!more) {
 				fence_block(sender->ch->client, &f, -1);
-				fence_drop(sender->ch->client, &f);
+				fence_drop(&f);
 				continue;
 			}
 			for (size_t k = 0; k < out->n; k++)
@@ -163,8 +163,8 @@ static bool are_reached(struct sender *sender, struct channel_cooling *c)
 	struct fences *f = &c->fences;
 
 	while (f->n > 0 && fence_state(sender->ch->client, &f->all[f->n - 1]) != TIMELINE_PENDING) {
-		fence_drop(sender->ch->client, &f->all[--f->n]);
-		owner_done_with_fence(sender, c->owners[f->n]);
+		fence_drop(&f->all[--f->n]);
+		owner_done_with_fence(c->owners[f->n]);
 	}
 	return f->n == 0;
 }
@@ -197,7 +197,7 @@ static void retire(struct sender *sender, const struct ring_return *ret, bool pe
 		hold_all(sender, ret, &fences, NULL);
 		for (size_t i = 0; i < fences.n; i++)
 			fence_block(sender->ch->client, &fences.all[i], -1);
-		fences_deinit(sender->ch->client, &fences);
+		fences_deinit(&fences);
 	}
 	ring_producer_retire(sender->ring, ret->ticket);
 }
@@ -214,7 +214,7 @@ void sender_cool(struct sender *sender, bool all)
 			continue;
 		STAILQ_REMOVE(&sender->cooling, c, channel_cooling, link);
 		ring_producer_retire(sender->ring, c->ticket);
-		fences_deinit(sender->ch->client, &c->fences);
+		fences_deinit(&c->fences);
 		free(c);
 	}
 }
@@ -371,7 +371,7 @@ static bool collect(struct sender *sender, const struct ring_return *ret,
 	if (r->buffer)
 		out->n++;
 	else
-		fences_deinit(sender->ch->client, &r->fences);
+		fences_deinit(&r->fences);
 	if (__builtin_expect(sent->further != NULL, 0))
 		collect_further(sender, ret, sent->further, out);
 	return pending;
@@ -395,7 +395,7 @@ bool sender_collect(struct sender *sender, bool all, size_t limit, struct channe
 			pending = collect(sender, &ret, &sent, out);
 		retire(sender, &ret, pending);
 		for (uint32_t i = 0; i < ret.n; i++)
-			owner_done_with_fence(sender, owner_of(&ret.fences[i]));
+			owner_done_with_fence(owner_of(&ret.fences[i]));
 	}
 	return out->n < CHANNEL_RETURNS_SOME;
 }

@@ -155,14 +155,13 @@ static void hand_over(share_channel *ch)
 static void end(struct members *members)
 {
 	struct sender *sender = members->sender;
-	share_client *c = sender->ch->client;
 	struct channel_cooling *cooling;
 
 	if (sender->ring)
 		ring_producer_free(sender->ring);
 	while ((cooling = STAILQ_FIRST(&sender->cooling))) {
 		STAILQ_REMOVE_HEAD(&sender->cooling, link);
-		fences_deinit(c, &cooling->fences);
+		fences_deinit(&cooling->fences);
 		free(cooling);
 	}
 	fd_close(sender->ready.room);
