@@ -8,7 +8,7 @@
  *
  * A process outlives its broker, if the broker has a keeper. The next broker takes the process
  * over. What the dead broker had asked may still be answered, which the serial of the answer tells;
- * what came of that is nobody's (agent_records.c).
+ * what came of that is nobody's (agent_takeover.c).
  *
  * This file must not know what is asked.
  */

@@ -33,5 +33,7 @@ struct agent {
 
 /* Begins to listen to the process. In agent.c. 0 or -ENOMEM. */
 int agent_listen(struct agent *a);
+/* Gives devices the agents that the broker before had. In agent_records.c. 0 or negative errno. */
+int agents_read(struct broker *b);
 
 #endif
