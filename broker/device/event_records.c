@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The records of interprocess events, of idle ones as well, as their agent goes on having them. */
+/*
+ * Interprocess events and their leases as objects, and their records: of idle events as well, as
+ * their agent goes on having them.
+ */
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "broker/accounts/account.h"
+#include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/records.h"
@@ -14,6 +18,29 @@
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/journal/object.h"
+
+bool ipc_event_is_lost(const struct ipc_event *e)
+{
+	return e->incarnation != agent_incarnation(e->device->agent);
+}
+
+struct event_lease *ipc_event_find_lease(const struct client *client, uint64_t id)
+{
+	struct event_lease *lease;
+
+	LIST_FOREACH (lease, &client->events, of_client)
+		if (lease->event->id == id)
+			return lease;
+	return NULL;
+}
+
+void event_lease_attach(struct event_lease *lease)
+{
+	LIST_INSERT_HEAD(&lease->event->leases, lease, of_event);
+	LIST_INSERT_HEAD(&lease->client->events, lease, of_client);
+	lease->client->holds.events++;
+	account_must_add(lease->client->account, PRICE_EVENT_LEASE);
+}
 
 /* ------------------------------------------------------------------------------------------- */
 

@@ -25,11 +25,6 @@
 #include "broker/log/log.h"
 #include "wire/wire.h"
 
-bool ipc_event_is_lost(const struct ipc_event *e)
-{
-	return e->incarnation != agent_incarnation(e->device->agent);
-}
-
 uint32_t ipc_events_wedged(const struct device *d)
 {
 	const struct ipc_event *e;
@@ -248,24 +243,6 @@ struct ipc_event *ipc_event_by_token(struct broker *b, const unsigned char *toke
 			if (e->id && is_token(e, token))
 				return e;
 	return NULL;
-}
-
-struct event_lease *ipc_event_find_lease(const struct client *client, uint64_t id)
-{
-	struct event_lease *lease;
-
-	LIST_FOREACH (lease, &client->events, of_client)
-		if (lease->event->id == id)
-			return lease;
-	return NULL;
-}
-
-void event_lease_attach(struct event_lease *lease)
-{
-	LIST_INSERT_HEAD(&lease->event->leases, lease, of_event);
-	LIST_INSERT_HEAD(&lease->client->events, lease, of_client);
-	lease->client->holds.events++;
-	account_must_add(lease->client->account, PRICE_EVENT_LEASE);
 }
 
 struct event_lease *ipc_event_lease(struct ipc_event *e, struct client *client)
