@@ -201,7 +201,7 @@ ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels me
     pages python/src/base python/src/client python/src/order ring ring/consumer ring/producer tools tools/doctor
     tools/exporter tools/top wire
     libshare/channel libshare/order libshare/program libshare/receiver libshare/sender libshare/service
-    broker/accounts broker/channel broker/config broker/journal broker/keeper broker/life broker/log
+    broker/accounts broker/channel broker/config broker/device broker/journal broker/keeper broker/life broker/log
     broker/membership broker/memory broker/monitor broker/names broker/order broker/orphan broker/pools
     broker/reply broker/report broker/request broker/rights broker/socket broker/suballocator""".split()
 

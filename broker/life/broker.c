@@ -133,6 +133,23 @@ static void let_another_one_try(const struct keeper *keeper)
 		kept_end(KEEPER_TRY_AGAIN);
 }
 
+/* Looks at everything that has a timer. All timers only make the broker look whether there is
+ * something to do, so they may come at any time. */
+static void look_at_all(struct broker *b)
+{
+	struct pool *p;
+
+	event_active(b->memory->look_again, EV_TIMEOUT, 0);
+	event_active(b->order->gpu_watch, EV_TIMEOUT, 0);
+	event_active(b->channels->work, EV_TIMEOUT, 0);
+	LIST_FOREACH (p, &b->memory->pools, link)
+		event_active(p->waiting.timer, EV_TIMEOUT, 0);
+	devices_look_at_agents(b);
+	clients_catch_up(b);
+	if (b->listener)
+		listener_resume(b->listener);
+}
+
 int broker_new(struct config *config, const struct keeper *keeper, struct broker **out)
 {
 	struct broker *b = make_house();
@@ -160,7 +177,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	channels_init(b);
 	names_init(b);
 	if (r == 0)
-		r = loop_init(b);
+		r = loop_init(b, look_at_all);
 	if (r == 0)
 		broker_hangs_after(b, config->hang_ms);
 	if (r == 0)

@@ -27,12 +27,14 @@ struct life {
 	struct upgrade *upgrade;
 	struct event *of_keeper;
 	struct event *alive; /* a timer that is always set, so that the loop goes round */
+	void (*look_at_all)(struct broker *b);
 	struct unpaid unpaid;
 };
 
 /* loop.c */
-/* Makes the timers that are always set. 0 or -ENOMEM. */
-int loop_init(struct broker *b);
+/* Makes the timers that are always set. When some other timer could not be set, and nobody knows
+ * which, @look_at_all does what all of them would. 0 or -ENOMEM. */
+int loop_init(struct broker *b, void (*look_at_all)(struct broker *b));
 void loop_deinit(struct broker *b);
 int ids_restore(struct broker *b); /* 0 or negative errno */
 

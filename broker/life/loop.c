@@ -16,7 +16,6 @@
 #include "broker/channel/channel.h"
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
-#include "broker/client/listener.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/record.h"
@@ -25,7 +24,6 @@
 #include "broker/life/inside.h"
 #include "broker/life/unpaid.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/pool.h"
 #include "broker/names/names.h"
 #include "broker/order/order.h"
 
@@ -41,26 +39,14 @@ void broker_set_timer(struct broker *b, struct event *timer, const struct timeva
 		turns_leave_work(&b->clients->turns);
 }
 
-/* Looks at everything that has a timer, as some timer could not be set and nobody knows which. All
- * timers only make the broker look whether there is something to do, so they may come at any
- * time. */
 static void on_catch_up(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
-	struct pool *p;
 
 	(void)fd, (void)what;
 	event_add(b->catch_up, &never);
-	event_active(b->memory->look_again, EV_TIMEOUT, 0);
-	event_active(b->order->gpu_watch, EV_TIMEOUT, 0);
 	event_active(b->life->alive, EV_TIMEOUT, 0);
-	event_active(b->channels->work, EV_TIMEOUT, 0);
-	LIST_FOREACH (p, &b->memory->pools, link)
-		event_active(p->waiting.timer, EV_TIMEOUT, 0);
-	devices_look_at_agents(b);
-	clients_catch_up(b);
-	if (b->listener)
-		listener_resume(b->listener);
+	b->life->look_at_all(b);
 }
 
 /* Sets its timer again, and does nothing else: the loop goes round, which the keeper sees, even
@@ -81,8 +67,9 @@ void broker_hangs_after(struct broker *b, unsigned ms)
 	event_active(b->life->alive, EV_TIMEOUT, 0);
 }
 
-int loop_init(struct broker *b)
+int loop_init(struct broker *b, void (*look_at_all)(struct broker *b))
 {
+	b->life->look_at_all = look_at_all;
 	b->catch_up = event_new(b->base, -1, EV_PERSIST, on_catch_up, b);
 	b->life->alive = event_new(b->base, -1, 0, on_alive, b);
 	if (!b->catch_up || !b->life->alive || event_add(b->catch_up, &never) < 0)
