@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "libshare/buffer/inside.h"
-#include "libshare/program/range.h"
 /* The public fences. */
+
+#include "libshare/order/inside.h"
+#include "libshare/program/range.h"
+#include "libshare/program/struct.h"
 
 /* From a handle to the client. */
 static int check(const share_client *handle, const void *pointer, share_client **c)
