@@ -81,9 +81,6 @@ bool buffers_are_awaited(share_client *c);
 
 /* What was given up, and can go back to the broker by now, does. */
 void buffers_look_again(share_client *c);
-/* Around a look at, or a change of, the uses of a buffer that several threads may have. */
-void buffers_lock_uses(share_client *c);
-void buffers_unlock_uses(share_client *c);
 
 /* What this room needs of channels, which carry buffers. In libshare/rooms.c. */
 struct buffer_carrier {

@@ -101,13 +101,3 @@ void buffers_look_again(share_client *c)
 {
 	buffers_cooled(c, false);
 }
-
-void buffers_lock_uses(share_client *c)
-{
-	pthread_mutex_lock(&c->buffers->uses_lock);
-}
-
-void buffers_unlock_uses(share_client *c)
-{
-	pthread_mutex_unlock(&c->buffers->uses_lock);
-}

@@ -15,6 +15,16 @@
 #include "base/mutation.h"
 #include "libshare/buffer/inside.h"
 
+void buffers_lock_uses(share_client *c)
+{
+	pthread_mutex_lock(&c->buffers->uses_lock);
+}
+
+void buffers_unlock_uses(share_client *c)
+{
+	pthread_mutex_unlock(&c->buffers->uses_lock);
+}
+
 static bool is_on_gpu(const share_buffer *b)
 {
 	return b->mapping->kind->on_device;

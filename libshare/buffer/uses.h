@@ -9,6 +9,10 @@
  * calls these functions is the only one who has the buffer, or has called buffers_lock_uses().
  */
 
+/* Around a look at, or a change of, the uses of a buffer that several threads may have. */
+void buffers_lock_uses(share_client *c);
+void buffers_unlock_uses(share_client *c);
+
 /* The block was used on @stream until now. On a stream of a GPU nothing is enqueued for that where
  * it can be done later. 0, or SHARE_EINVAL or SHARE_ENOTSUP for a stream on which nothing can be
  * enqueued; other errors are the device's. */

@@ -2,6 +2,7 @@
 
 /* A loan, as far as anybody knows it who has its handle: between which members, and its end. */
 
+#include "libshare/buffer/uses.h"
 #include "libshare/channel/inside.h"
 
 int channel_retain(share_buffer *b)
