@@ -38,7 +38,7 @@ static int begin(share_client *c, const share_connect_options *options)
 	b->magazines.wanted = wants_magazines();
 	b->dumps_mine = dumps_mine();
 	pthread_mutex_init(&b->uses_lock, NULL);
-	LIST_INIT(&b->reclaims.list);
+	LIST_INIT(&b->awaited.list);
 	c->buffers = b;
 	return 0;
 }
@@ -89,7 +89,7 @@ static bool do_chores(share_client *c)
 const struct client_room buffer_room = {
     .begin = begin,
     .hear = hear,
-    .lose_broker = reclaims_lose_broker,
+    .lose_broker = messages_lose_broker,
     .do_chores = do_chores,
     .dispatch = buffers_look_again,
     .leave = magazines_end,

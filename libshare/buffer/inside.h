@@ -43,17 +43,24 @@ struct cooling {
 	atomic_uint n;
 };
 
-/* reclaim.c: who waits until no message has the buffer any more. */
-struct reclaims {
-	LIST_HEAD(, reclaim) list; /* those of share_reclaim_async(); under the client's lock */
-	atomic_uint n;             /* all of them; changed under the client's lock */
+/* Who waits until no message has a buffer any more. Under the client's lock. */
+struct message_wait {
+	LIST_ENTRY(message_wait) link;
+	share_buffer *buffer;
+	bool waits;
+	/* None has, or the broker is lost. It does not wait any more. */
+	void (*over)(struct message_wait *w);
+};
+struct awaited {
+	LIST_HEAD(, message_wait) list; /* those who do not sleep meanwhile */
+	atomic_uint n;                  /* all of them; changed under the client's lock */
 };
 
 /* What of a client is this room's. */
 struct buffers {
 	struct segments segments;
 	struct magazines magazines;
-	struct reclaims reclaims;
+	struct awaited awaited;
 	bool dumps_mine;           /* see segment_dump() */
 	atomic_bool brings;        /* the broker lets in descriptors: see share_adopt() */
 	pthread_mutex_t uses_lock; /* see buffers_lock_uses(); taken before the client's lock */
@@ -114,8 +121,15 @@ void buffers_cooled(share_client *c, bool all);
 /* The same as a chore: calls no driver, and does not wait for the lock. False: some are left. */
 bool buffers_cooled_meanwhile(share_client *c);
 
-/* reclaim.c. The broker is lost: those who wait for messages need not. With the client's lock. */
-void reclaims_lose_broker(share_client *c);
+/* How many messages are in flight with it. */
+unsigned messages_in_flight(share_buffer *b);
+/* Waits until none is: 0 or an error. */
+int messages_wait(share_buffer *b, int64_t deadline);
+/* These three are called with the client's lock held. True: some are, and over() will be called. */
+bool messages_wait_locked(struct message_wait *w);
+void messages_stop_locked(struct message_wait *w);
+/* The broker is lost: those who wait for messages need not. */
+void messages_lose_broker(share_client *c);
 
 /* import.c. Maps it and makes it reachable for the calling thread: 0 or an error. */
 int segment_import(share_client *c, struct segment *s, bool writable,

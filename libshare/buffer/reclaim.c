@@ -17,7 +17,7 @@
 #include "libshare/buffer/inside.h"
 #include "libshare/program/range.h"
 
-static unsigned messages_of(share_buffer *b)
+unsigned messages_in_flight(share_buffer *b)
 {
 	return MUTATION(reclaim_before_messages) ? 0 : atomic_load(&b->messages);
 }
@@ -49,7 +49,7 @@ static void reclaim_message(struct wire_message *m, const share_buffer *b, int t
 /* ------------------------------------------------------------------------------------------- */
 /* At once, or by waiting                                                                      */
 
-static int wait_for_messages(share_buffer *b, int64_t deadline)
+int messages_wait(share_buffer *b, int64_t deadline)
 {
 	share_client *c = b->client;
 	uint64_t look;
@@ -57,12 +57,12 @@ static int wait_for_messages(share_buffer *b, int64_t deadline)
 	bool lost;
 	int r = 0;
 
-	if (messages_of(b) == 0)
+	if (messages_in_flight(b) == 0)
 		return 0;
 	pthread_mutex_lock(&c->lock);
-	atomic_fetch_add(&c->buffers->reclaims.n, 1);
+	atomic_fetch_add(&c->buffers->awaited.n, 1);
 	look = buffer_carrier.look(c);
-	while ((n = messages_of(b)) > 0 && !c->lost && r == 0) {
+	while ((n = messages_in_flight(b)) > 0 && !c->lost && r == 0) {
 		int left = deadline_left(deadline);
 
 		/* that takes no time: what was acknowledged before this call is back after it */
@@ -73,7 +73,7 @@ static int wait_for_messages(share_buffer *b, int64_t deadline)
 		else
 			r = wait_at_bell(c, &c->arrived, &c->lock, left);
 	}
-	atomic_fetch_sub(&c->buffers->reclaims.n, 1);
+	atomic_fetch_sub(&c->buffers->awaited.n, 1);
 	lost = c->lost;
 	pthread_mutex_unlock(&c->lock);
 	if (n == 0 || r != 0)
@@ -101,11 +101,11 @@ static int become_last(share_buffer *b, int64_t deadline, share_buffer **again,
 		       struct fences *users)
 {
 	for (;;) {
-		int r = wait_for_messages(b, deadline);
+		int r = messages_wait(b, deadline);
 
 		if (r == 0)
 			r = ask(b, deadline, again, users);
-		if (r != 0 || messages_of(b) == 0)
+		if (r != 0 || messages_in_flight(b) == 0)
 			return r;
 		/* it was sent meanwhile, and may be retained by now */
 		fences_deinit(users);
@@ -154,8 +154,7 @@ int share_reclaim(share_buffer *b, int timeout_ms, void *stream)
 
 struct reclaim {
 	struct lookup l;
-	LIST_ENTRY(reclaim) link; /* while it waits for messages */
-	bool waits;
+	struct message_wait wait;
 	bool asked;
 	share_status_callback callback;
 };
@@ -168,27 +167,26 @@ static struct reclaim *reclaim_of(share_operation *o)
 	return (struct reclaim *)(void *)((char *)o - offsetof(struct reclaim, l.operation));
 }
 
-/* With the client's lock held. */
-static void stop_waiting_locked(struct reclaim *r)
+void messages_stop_locked(struct message_wait *w)
 {
-	LIST_REMOVE(r, link);
-	atomic_fetch_sub(&r->l.operation.client->buffers->reclaims.n, 1);
-	r->waits = false;
+	LIST_REMOVE(w, link);
+	atomic_fetch_sub(&w->buffer->client->buffers->awaited.n, 1);
+	w->waits = false;
 }
 
 /* The last message that was in flight with @b is back. */
 static void look(share_buffer *b)
 {
 	share_client *c = b->client;
-	struct reclaim *r, *next;
+	struct message_wait *w, *next;
 
 	pthread_mutex_lock(&c->lock);
-	for (r = LIST_FIRST(&c->buffers->reclaims.list); r; r = next) {
-		next = LIST_NEXT(r, link);
-		if (r->l.reclaimed != b)
+	for (w = LIST_FIRST(&c->buffers->awaited.list); w; w = next) {
+		next = LIST_NEXT(w, link);
+		if (w->buffer != b)
 			continue;
-		stop_waiting_locked(r);
-		operation_queue_locked(&r->l.operation);
+		messages_stop_locked(w);
+		w->over(w);
 	}
 	bell_ring(&c->arrived);
 	pthread_mutex_unlock(&c->lock);
@@ -196,7 +194,7 @@ static void look(share_buffer *b)
 
 bool buffers_are_awaited(share_client *c)
 {
-	return atomic_load(&c->buffers->reclaims.n) > 0;
+	return atomic_load(&c->buffers->awaited.n) > 0;
 }
 
 /* Whoever has the only reference is alone, and needs no atomic instruction to count. */
@@ -225,31 +223,37 @@ void buffer_message_over(share_buffer *b)
 		look(b);
 }
 
-void reclaims_lose_broker(share_client *c)
+void messages_lose_broker(share_client *c)
 {
-	struct reclaim *r;
+	struct message_wait *w;
 
-	while ((r = LIST_FIRST(&c->buffers->reclaims.list))) {
-		stop_waiting_locked(r);
-		operation_queue_locked(&r->l.operation);
+	while ((w = LIST_FIRST(&c->buffers->awaited.list))) {
+		messages_stop_locked(w);
+		w->over(w);
 	}
 }
 
-/* With the client's lock held. True when there are messages out, of which look() will tell. */
-static bool wait_for_messages_locked(struct reclaim *r)
+bool messages_wait_locked(struct message_wait *w)
 {
-	share_client *c = r->l.operation.client;
+	share_client *c = w->buffer->client;
 
 	/* whoever counts down looks at the one after the other is changed, as we do */
-	atomic_fetch_add(&c->buffers->reclaims.n, 1);
-	LIST_INSERT_HEAD(&c->buffers->reclaims.list, r, link);
-	r->waits = true;
-	if (messages_of(r->l.reclaimed) > 0 && !c->lost) {
+	atomic_fetch_add(&c->buffers->awaited.n, 1);
+	LIST_INSERT_HEAD(&c->buffers->awaited.list, w, link);
+	w->waits = true;
+	if (messages_in_flight(w->buffer) > 0 && !c->lost) {
 		buffer_carrier.look(c);
 		return true;
 	}
-	stop_waiting_locked(r);
+	messages_stop_locked(w);
 	return false;
+}
+
+static void messages_are_back(struct message_wait *w)
+{
+	struct reclaim *r = (struct reclaim *)(void *)((char *)w - offsetof(struct reclaim, wait));
+
+	operation_queue_locked(&r->l.operation);
 }
 
 /* 0 when it goes on by itself: messages come back, or the broker answers. With the client's lock
@@ -264,7 +268,7 @@ static int go_on_unlocking(struct reclaim *r)
 
 	l->operation.phase = ASKED;
 	r->asked = false;
-	if (wait_for_messages_locked(r))
+	if (messages_wait_locked(&r->wait))
 		return 0;
 	r->asked = true;
 	reclaim_message(&m, l->reclaimed, -1);
@@ -298,7 +302,7 @@ static int reclaim_proceed(share_operation *o)
 
 	if (!r->asked)
 		return try_again(r);
-	if (r->l.granted && messages_of(r->l.reclaimed) > 0) {
+	if (r->l.granted && messages_in_flight(r->l.reclaimed) > 0) {
 		lookup_drop(o);
 		return try_again(r);
 	}
@@ -332,8 +336,8 @@ static void reclaim_recall_unlocking(share_operation *o)
 {
 	struct reclaim *r = reclaim_of(o);
 
-	if (r->waits) {
-		stop_waiting_locked(r);
+	if (r->wait.waits) {
+		messages_stop_locked(&r->wait);
 		operation_queue_locked(o);
 	} else if (r->asked && !r->l.call.done) {
 		lookup_recall_unlocking(o);
@@ -375,6 +379,7 @@ int share_reclaim_async(share_buffer *b, void *stream, share_status_callback cal
 	r->l.data = data;
 	r->l.stream = stream;
 	r->l.reclaimed = b;
+	r->wait = (struct message_wait){.buffer = b, .over = messages_are_back};
 	buffer_ref(b);
 	pthread_mutex_lock(&c->lock);
 	operation_init_locked(&r->l.operation, &kind, c, out != NULL);
