@@ -121,7 +121,7 @@ void buffers_cooled(share_client *c, bool all);
 /* The same as a chore: calls no driver, and does not wait for the lock. False: some are left. */
 bool buffers_cooled_meanwhile(share_client *c);
 
-/* How many messages are in flight with it. */
+/* messages.c. How many messages are in flight with it. */
 unsigned messages_in_flight(share_buffer *b);
 /* Waits until none is: 0 or an error. */
 int messages_wait(share_buffer *b, int64_t deadline);
