@@ -36,8 +36,8 @@ struct magazines {
 	atomic_uint_fast64_t answered; /* the last TRIM that was seen to */
 };
 
-/* release.c: buffers that were given up, but others' fences are to be reached before the broker may
- * know. */
+/* give_back.c: buffers that were given up, but others' fences are to be reached before the broker
+ * may know. */
 struct cooling {
 	struct share_buffer *first;
 	atomic_uint n;
@@ -109,17 +109,19 @@ void buffer_free(share_buffer *b);
 /* This client has allocated it, in a block of its size: counted until it goes back. */
 void buffer_is_ours(share_buffer *b);
 
-/* release.c. One reference less, of somebody who has done nothing with it or has noted it. */
-int buffer_let_go(share_buffer *b);
-/* Others get to know it: what they are given comes after @out, which is behind the work on @stream
- * and behind what that has to come after. */
-int buffer_make_known(share_buffer *b, void *stream, share_fence *out);
-/* To the broker, by its last holder; what is not over yet is told, or waited for in `cooling`. */
+/* give_back.c. To the broker, by its last holder; what is not over yet is told, or waited for in
+ * `cooling`. */
 int buffer_give_back(share_buffer *b);
 /* Gives back those in `cooling` whose fences are reached; @all: whether or not. */
 void buffers_cooled(share_client *c, bool all);
 /* The same as a chore: calls no driver, and does not wait for the lock. False: some are left. */
 bool buffers_cooled_meanwhile(share_client *c);
+
+/* release.c. One reference less, of somebody who has done nothing with it or has noted it. */
+int buffer_let_go(share_buffer *b);
+/* Others get to know it: what they are given comes after @out, which is behind the work on @stream
+ * and behind what that has to come after. */
+int buffer_make_known(share_buffer *b, void *stream, share_fence *out);
 
 /* messages.c. How many messages are in flight with it. */
 unsigned messages_in_flight(share_buffer *b);
