@@ -4,12 +4,8 @@
  * Magazines. A block that was released last is taken first. Of small ones the very last is in a
  * pocket: one word that an atomic exchange empties and a compare-and-exchange fills, a few of them
  * for different threads, so that the commonest case takes no lock at all. Behind them is a list a
- * size class, under a lock. There goes what was in a pocket and is not for the stream that asks.
- *
- * A handle in a magazine keeps its reference on the client. So whoever puts it there has nothing
- * more to hold the client by, and must not touch it; the magazine it may, as that memory stays a
- * magazine for ever: it looks once more whether the magazine was closed meanwhile, and then empties
- * it. That does no harm when it is somebody else's by then.
+ * size class, under a lock (stock.c). There goes what was in a pocket and is not for the stream
+ * that asks.
  */
 
 #include <string.h>
@@ -17,8 +13,8 @@
 #include "base/mutation.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
+#include "libshare/buffer/stock.h"
 
-#define DEPTH      64u         /* of a list */
 #define MANY_BYTES (64u << 10) /* larger ones are asked for one by one */
 #define MANY       16u
 
@@ -50,50 +46,6 @@ static bool is_keepable(const struct magazine *m, uint64_t size)
 	       atomic_load_explicit(&m->open, memory_order_relaxed);
 }
 
-static uint64_t block_of(uint32_t class)
-{
-	uint32_t top = (class + 3) / 4 + 8, part = (class + 3) % 4;
-
-	return (uint64_t)(5 + part) << (top - 2);
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* The list                                                                                    */
-
-/* False: there is no room. */
-static bool keep(struct magazine *m, share_buffer *b)
-{
-	uint64_t block = block_of(b->size_class);
-	struct stock *s = &m->stocks[b->size_class];
-	bool room;
-
-	pthread_mutex_lock(&m->lock);
-	room = s->n < DEPTH && m->kept + block <= m->limit;
-	if (room) {
-		b->next = s->first;
-		s->first = b;
-		s->n++;
-		m->kept += block;
-	}
-	pthread_mutex_unlock(&m->lock);
-	return room;
-}
-
-/* The block and the client may be gone by now. */
-static inline void look_again(struct magazine *m)
-{
-	if (!atomic_load(&m->open))
-		magazine_empty(m);
-}
-
-static int put_into_list(struct magazine *m, share_buffer *b)
-{
-	if (!keep(m, b))
-		return buffer_give_back(b);
-	look_again(m);
-	return 0;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Taking                                                                                      */
 
@@ -107,16 +59,6 @@ static inline uint32_t way(void)
 #endif
 
 	return (uint32_t)(thread * UINT64_C(0x9e3779b97f4a7c15) >> 62);
-}
-
-static void unlink_block(struct magazine *m, struct stock *s, share_buffer **at, uint64_t block)
-{
-	share_buffer *b = *at;
-
-	*at = b->next;
-	b->next = NULL;
-	s->n--;
-	m->kept -= block;
 }
 
 /* Who wants a block. */
@@ -231,7 +173,7 @@ static __attribute__((noinline)) share_buffer *take_other(struct magazine *m, sh
 	if (b && is_ready(b, &t) && is_within_reach(m, b))
 		return handed_out(b, size);
 	if (b)
-		put_into_list(m, b);
+		magazine_keep(m, b);
 	pthread_mutex_lock(&m->lock);
 	b = pick(m, class, block_of(class), &t, &in_use);
 	pthread_mutex_unlock(&m->lock);
@@ -354,7 +296,7 @@ int magazine_put(struct magazine *m, share_buffer *b)
 		magazines_answer(b->client);
 	if (!m->plain && put_into_pocket(m, b))
 		return 0;
-	return put_into_list(m, b);
+	return magazine_keep(m, b);
 }
 
 bool magazine_put_at_hand(struct magazine *m, share_buffer *b)
@@ -368,105 +310,4 @@ bool magazine_put_at_hand(struct magazine *m, share_buffer *b)
 int magazine_put_idle(struct magazine *m, share_buffer *b)
 {
 	return magazine_put_at_hand(m, b) ? 0 : magazine_put(m, b);
-}
-
-uint64_t magazine_block(const share_buffer *b)
-{
-	return block_of(b->size_class);
-}
-
-void magazine_count(struct magazine *m, share_pool_info *out)
-{
-	unsigned pockets = atomic_load_explicit(&m->pockets_open, memory_order_relaxed);
-
-	for (uint32_t w = 0; w < MAGAZINE_WAYS; w++)
-		for (uint32_t i = 0; i < pockets; i++)
-			if (atomic_load_explicit(&m->pockets[w][i], memory_order_relaxed)) {
-				out->kept += block_of(i);
-				out->kept_buffers++;
-			}
-	pthread_mutex_lock(&m->lock);
-	out->kept += m->kept;
-	for (uint32_t i = 0; i < MAGAZINE_CLASSES; i++)
-		out->kept_buffers += m->stocks[i].n;
-	out->cache = m->bound;
-	pthread_mutex_unlock(&m->lock);
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Giving back                                                                                 */
-
-static void give_back_list(share_buffer *b)
-{
-	while (b) {
-		share_buffer *next = b->next;
-
-		b->next = NULL;
-		buffer_give_back(b);
-		b = next;
-	}
-}
-
-/* To the broker it is worth nothing before they are done with it; here it can be used behind them.
- */
-static bool is_used_by_others(share_buffer *b)
-{
-	const struct fences *f;
-
-	if (uses_are_over(b))
-		return false;
-	f = b->uses.fences;
-	for (size_t i = 0; f && i < f->n; i++)
-		if (f->all[i].peer)
-			return true;
-	return false;
-}
-
-/* Out of the list: what is given back. */
-static share_buffer *take_out(struct magazine *m, uint32_t class, bool all)
-{
-	struct stock *s = &m->stocks[class];
-	share_buffer *out = NULL, *b, **at = &s->first;
-
-	pthread_mutex_lock(&m->lock);
-	while ((b = *at)) {
-		if (!all && is_used_by_others(b)) {
-			at = &b->next;
-			continue;
-		}
-		unlink_block(m, s, at, block_of(class));
-		b->next = out;
-		out = b;
-	}
-	s->refill = 0;
-	pthread_mutex_unlock(&m->lock);
-	return out;
-}
-
-static void give_back_all(struct magazine *m, bool all)
-{
-	for (uint32_t w = 0; w < MAGAZINE_WAYS; w++)
-		for (uint32_t i = 0; i < MAGAZINE_POCKETS_MANY; i++) {
-			share_buffer *b = NULL;
-
-			if (atomic_load(&m->pockets[w][i]))
-				b = atomic_exchange(&m->pockets[w][i], NULL);
-			if (b && !all && is_used_by_others(b))
-				put_into_list(m, b);
-			else
-				give_back_list(b);
-		}
-	for (uint32_t i = 0; i < MAGAZINE_CLASSES; i++)
-		give_back_list(take_out(m, i, all));
-}
-
-void magazine_empty(struct magazine *m)
-{
-	DETAIL_STAYS;
-	give_back_all(m, true);
-}
-
-void magazine_spare(struct magazine *m)
-{
-	give_back_all(m, false);
 }
