@@ -11,14 +11,16 @@
  * pool. When the process dies, they go back as all its leases do.
  */
 
-/* Gives a handle of a pool its magazine, which all handles of the pool share: p->magazine. A handle
- * without one, for want of memory, is no error: it asks the broker for every block. */
-void magazine_open(share_pool *p);
+/* The magazine of a pool, of which all handles in this process have one: a reference for the
+ * handle, which it gives up when nobody is in a call about it. A handle without one, for want of
+ * memory, is no error: it asks the broker for every block. */
+struct magazine *magazine_open(share_client *c, uint64_t pool, const struct memory_kind *kind,
+			       const share_pool_info *info);
 /* Before the broker hears that the handle is closed. With the last handle of a pool, all blocks go
  * back. */
-void magazine_close(share_pool *p);
-/* After that, when nobody is in a call about the handle. */
-void magazine_leave(share_pool *p);
+void magazine_close(struct magazine *m);
+/* It keeps so many bytes from now on, and nothing of what it has. */
+void magazine_limit(struct magazine *m, uint64_t bytes);
 /* The client ends: from now on nothing is kept any more. */
 void magazines_end(share_client *c);
 
@@ -49,6 +51,8 @@ bool magazine_put_at_hand(struct magazine *m, share_buffer *b);
 void magazines_flush(share_client *c);
 /* The same if the broker has asked for it since the last time, and tells the broker. */
 void magazines_answer(share_client *c);
+/* Some pool was destroyed: perhaps the broker has asked because of that. */
+void magazines_pool_destroyed(share_client *c);
 /* The broker asks for it, by TRIM. With the client's lock held, so that others do it later. */
 void magazines_trim(share_client *c, const struct wire_trim *m);
 /* The pool was destroyed: nothing is kept of it any more. */

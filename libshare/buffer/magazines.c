@@ -59,18 +59,18 @@ static void set_limit(struct magazine *m, uint64_t bytes)
 		close_to_blocks(m);
 }
 
-static void start(struct magazine *m, const share_pool *p)
+static void start(struct magazine *m, share_client *c, uint64_t pool,
+		  const struct memory_kind *kind, const share_pool_info *info)
 {
-	uint64_t limit = p->info.limit / SHARE_OF_POOL;
+	uint64_t limit = info->limit / SHARE_OF_POOL;
 
-	m->client = p->client;
-	m->pool = p->id;
-	m->alignment =
-	    p->info.alignment > MAGAZINE_SMALLEST ? p->info.alignment : MAGAZINE_SMALLEST;
-	m->reuse = p->info.reuse;
-	m->plain = !p->kind->on_device;
+	m->client = c;
+	m->pool = pool;
+	m->alignment = info->alignment > MAGAZINE_SMALLEST ? info->alignment : MAGAZINE_SMALLEST;
+	m->reuse = info->reuse;
+	m->plain = !kind->on_device;
 	m->handles = 0;
-	atomic_store(&m->answered, asked_to_trim(p->client));
+	atomic_store(&m->answered, asked_to_trim(c));
 	atomic_store(&m->ended, false);
 	atomic_store(&m->refs, 1); /* ours, until a handle has it */
 	set_limit(m, limit < MAGAZINE_MAX ? limit : MAGAZINE_MAX);
@@ -82,20 +82,19 @@ static bool is_power_of_two(uint64_t alignment)
 	return (alignment & (alignment - 1)) == 0;
 }
 
-void magazine_open(share_pool *p)
+struct magazine *magazine_open(share_client *c, uint64_t pool, const struct memory_kind *kind,
+			       const share_pool_info *info)
 {
-	share_client *c = p->client;
 	struct magazine *m, *fresh;
 
-	p->magazine = NULL;
-	if (!c->buffers->magazines.wanted || !p->kind || !is_power_of_two(p->info.alignment) ||
+	if (!c->buffers->magazines.wanted || !kind || !is_power_of_two(info->alignment) ||
 	    atomic_load(&c->buffers->ending))
-		return;
+		return NULL;
 	fresh = magazine_new();
 	if (fresh)
-		start(fresh, p);
+		start(fresh, c, pool, kind, info);
 	pthread_mutex_lock(&c->buffers->magazines.lock);
-	m = find(c, p->id);
+	m = find(c, pool);
 	if (!m && fresh) {
 		m = fresh;
 		fresh = NULL;
@@ -106,21 +105,15 @@ void magazine_open(share_pool *p)
 	pthread_mutex_unlock(&c->buffers->magazines.lock);
 	if (fresh)
 		magazine_unref(fresh);
-	p->magazine = m;
+	return m;
 }
 
-int share_pool_set_cache(share_pool *p, uint64_t bytes)
+void magazine_limit(struct magazine *m, uint64_t bytes)
 {
-	HAZARDS;
-	int r = pool_resolve(&p);
-
-	if (r != 0)
-		return r;
-	if (!p->magazine || atomic_load(&p->client->buffers->ending))
-		return 0;
-	set_limit(p->magazine, bytes < MAGAZINE_MAX ? bytes : MAGAZINE_MAX);
-	magazine_empty(p->magazine);
-	return 0;
+	if (atomic_load(&m->client->buffers->ending))
+		return;
+	set_limit(m, bytes < MAGAZINE_MAX ? bytes : MAGAZINE_MAX);
+	magazine_empty(m);
 }
 
 static void shut(struct magazine *m)
@@ -129,14 +122,11 @@ static void shut(struct magazine *m)
 	magazine_empty(m);
 }
 
-void magazine_close(share_pool *p)
+void magazine_close(struct magazine *m)
 {
-	struct magazine *m = p->magazine;
-	share_client *c = p->client;
+	share_client *c = m->client;
 	bool last;
 
-	if (!m)
-		return;
 	pthread_mutex_lock(&c->buffers->magazines.lock);
 	last = --m->handles == 0;
 	if (last)
@@ -144,12 +134,6 @@ void magazine_close(share_pool *p)
 	pthread_mutex_unlock(&c->buffers->magazines.lock);
 	if (last)
 		shut(m);
-}
-
-void magazine_leave(share_pool *p)
-{
-	if (p->magazine)
-		magazine_unref(p->magazine);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -220,6 +204,12 @@ void magazines_answer(share_client *c)
 	for_all(c, answer);
 	rpc_send(c, &m);
 	client_unref(c);
+}
+
+void magazines_pool_destroyed(share_client *c)
+{
+	if (c->buffers->magazines.wanted)
+		magazines_answer(c);
 }
 
 void magazine_end(struct magazine *m)

@@ -70,7 +70,7 @@ static int pool_from_reply(share_client *c, const char *name, const struct wire_
 	    .reason = p->reason,
 	    .reuse = m->reuse,
 	};
-	magazine_open(p);
+	p->magazine = magazine_open(c, p->id, p->kind, &p->info);
 	*out = handle_give(p);
 	return 0;
 }
@@ -296,8 +296,8 @@ int share_pool_destroy(share_client *c, const char *name)
 		return r;
 	m.pool_destroy.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
 	r = rpc(c, &m, NULL);
-	if (r == 0 && c->buffers->magazines.wanted)
-		magazines_answer(c);
+	if (r == 0)
+		magazines_pool_destroyed(c);
 	return r;
 }
 
@@ -307,7 +307,8 @@ static void end(void *pool)
 	share_pool *p = pool;
 	share_client *c = p->client;
 
-	magazine_leave(p);
+	if (p->magazine)
+		magazine_unref(p->magazine);
 	pool_free(p);
 	client_unref(c);
 }
@@ -322,10 +323,21 @@ void share_pool_close(share_pool *p)
 	p = pool_take(p);
 	if (!p)
 		return;
-	magazine_close(p);
+	if (p->magazine)
+		magazine_close(p->magazine);
 	m.pool_close.pool = p->id;
 	rpc(p->client, &m, NULL);
 	hazard_end(p, end);
+}
+
+int share_pool_set_cache(share_pool *p, uint64_t bytes)
+{
+	HAZARDS;
+	int r = pool_resolve(&p);
+
+	if (r == 0 && p->magazine)
+		magazine_limit(p->magazine, bytes);
+	return r;
 }
 
 /* What is kept is allocated as well. Of two moments, as other threads go on meanwhile. */
