@@ -6,6 +6,7 @@
  */
 
 #include "libshare/buffer/buffer.h"
+#include "libshare/buffer/segment.h"
 #include "libshare/channel/channel.h"
 #include "libshare/channel/role.h"
 #include "libshare/client/room.h"
@@ -14,10 +15,7 @@
 #include "libshare/sender/sender.h"
 
 const struct client_room *const client_rooms[] = {
-    &order_room,
-    &buffer_room,
-    &channel_room,
-    NULL,
+    &order_room, &segment_room, &buffer_room, &channel_room, NULL,
 };
 
 /* Which half of a channel a member has. */

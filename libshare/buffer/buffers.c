@@ -32,7 +32,6 @@ static int begin(share_client *c, const share_connect_options *options)
 	(void)options;
 	if (!b)
 		return fail_system(-ENOMEM, "connecting");
-	segments_begin(&b->segments);
 	pthread_mutex_init(&b->magazines.lock, NULL);
 	LIST_INIT(&b->magazines.list);
 	b->magazines.wanted = wants_magazines();
@@ -45,25 +44,11 @@ static int begin(share_client *c, const share_connect_options *options)
 
 static int hear(share_client *c, const struct wire_message *m, struct fd_list *fds)
 {
-	switch (m->type) {
-	case WIRE_GRANT:
-		return grant_arrived(c, &m->grant, fds) < 0 ? -1 : 1;
-	case WIRE_SEGMENT_RETIRE:
-		segment_retire(c, m->segment_retire.segment);
-		return 1;
-	case WIRE_TRIM:
-		magazines_trim(c, &m->trim);
-		return 1;
-	default:
+	(void)fds;
+	if (m->type != WIRE_TRIM)
 		return 0;
-	}
-}
-
-/* Nothing may be mapped any more when the broker takes our word for it. */
-static bool end(share_client *c)
-{
-	segments_deinit(&c->buffers->segments);
-	return true;
+	magazines_trim(c, &m->trim);
+	return 1;
 }
 
 static void done(share_client *c)
@@ -72,28 +57,19 @@ static void done(share_client *c)
 
 	if (!b)
 		return;
-	segments_deinit(&b->segments);
-	pthread_mutex_destroy(&b->segments.lock);
 	pthread_mutex_destroy(&b->magazines.lock);
 	pthread_mutex_destroy(&b->uses_lock);
 	free(b);
 	c->buffers = NULL;
 }
 
-static bool do_chores(share_client *c)
-{
-	segments_do_chores(c);
-	return buffers_cooled_meanwhile(c);
-}
-
 const struct client_room buffer_room = {
     .begin = begin,
     .hear = hear,
     .lose_broker = messages_lose_broker,
-    .do_chores = do_chores,
+    .do_chores = buffers_cooled_meanwhile,
     .dispatch = buffers_look_again,
     .leave = magazines_end,
-    .end = end,
     .free = done,
 };
 

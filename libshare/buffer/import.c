@@ -15,22 +15,22 @@ static int take_fd(share_client *c, struct side *side)
 {
 	int fd;
 
-	pthread_mutex_lock(&c->buffers->segments.lock);
+	pthread_mutex_lock(&c->segments->lock);
 	fd = side->fd;
 	side->fd = -1;
-	pthread_mutex_unlock(&c->buffers->segments.lock);
+	pthread_mutex_unlock(&c->segments->lock);
 	return fd;
 }
 
 /* The broker sends a descriptor once, so what could not be done now can be tried again. */
 static void put_fd_back(share_client *c, struct side *side, int fd)
 {
-	pthread_mutex_lock(&c->buffers->segments.lock);
+	pthread_mutex_lock(&c->segments->lock);
 	if (side->fd < 0) {
 		side->fd = fd;
 		fd = -1;
 	}
-	pthread_mutex_unlock(&c->buffers->segments.lock);
+	pthread_mutex_unlock(&c->segments->lock);
 	fd_close(fd);
 }
 
@@ -73,10 +73,10 @@ static int make_writable(share_client *c, struct segment *s)
 /* Neither is needed any more; where the broker sent one for each, one was never needed. */
 static void close_descriptors(share_client *c, struct segment *s)
 {
-	pthread_mutex_lock(&c->buffers->segments.lock);
+	pthread_mutex_lock(&c->segments->lock);
 	s->reading.fd = fd_close(s->reading.fd);
 	s->writing.fd = fd_close(s->writing.fd);
-	pthread_mutex_unlock(&c->buffers->segments.lock);
+	pthread_mutex_unlock(&c->segments->lock);
 }
 
 /* One mapping for all: made for what is needed first, and made writable in its place when that is
@@ -141,9 +141,9 @@ static bool has_descriptor(share_client *c, struct segment *s, bool writable)
 {
 	bool has;
 
-	pthread_mutex_lock(&c->buffers->segments.lock);
+	pthread_mutex_lock(&c->segments->lock);
 	has = (writable ? &s->writing : &s->reading)->fd >= 0;
-	pthread_mutex_unlock(&c->buffers->segments.lock);
+	pthread_mutex_unlock(&c->segments->lock);
 	return has;
 }
 

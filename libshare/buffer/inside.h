@@ -58,7 +58,6 @@ struct awaited {
 
 /* What of a client is this room's. */
 struct buffers {
-	struct segments segments;
 	struct magazines magazines;
 	struct awaited awaited;
 	bool dumps_mine;           /* see segment_dump() */
@@ -144,8 +143,6 @@ void segment_import_as_it_came(share_client *c, struct segment *s);
 
 /* segment.c. Of one that has arrived; false: it has not. */
 bool segment_get_recipe(share_client *c, uint64_t id, struct memory_recipe *out);
-/* Enters the descriptors that came with a grant. 0 or negative errno. */
-int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *fds);
 /* From now on what comes ahead is mapped when it comes. Says how many descriptors have come. */
 uint64_t segments_want_ahead(share_client *c);
 /* Maps what has come of a pool, all of it that can be, and makes it reachable for the calling
@@ -153,14 +150,6 @@ uint64_t segments_want_ahead(share_client *c);
 int segments_map(share_client *c, uint64_t pool, bool writable);
 /* What this client has allocated of a pool. */
 void segments_count(share_client *c, uint64_t pool, uint64_t *bytes, uint64_t *blocks);
-/* The broker says that it is empty: it leaves the table. With the client's lock held. */
-void segment_retire(share_client *c, uint64_t id);
-/* Unmaps what has been retired and says so; and maps what came ahead, where there is so much of it
- * that this process could run out of descriptors. By one thread at a time. */
-void segments_do_chores(share_client *c);
-void segments_begin(struct segments *t);
-/* Unmaps everything: nobody else has the client any more. */
-void segments_deinit(struct segments *t);
 
 /* ------------------------------------------------------------------------------------------- */
 /* tensor.c                                                                                    */

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "libshare/buffer/inside.h"
+#include "libshare/client/room.h"
 
 #define SEGMENTS_MAX (1u << 20)
 #define AHEAD_MAX    64
@@ -169,9 +170,10 @@ static int pages_arrived(share_client *c, const struct wire_grant *m, size_t n_p
 	return 0;
 }
 
-int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *fds)
+/* Enters the descriptors that came with a grant. 0 or negative errno. */
+static int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *fds)
 {
-	struct segments *t = &c->buffers->segments;
+	struct segments *t = c->segments;
 	bool segment = m->flags & WIRE_GRANT_SEGMENT;
 	size_t n_pages = m->pages.size / sizeof(uint64_t);
 	_cleanup_fd_ int fd = -1;
@@ -200,7 +202,7 @@ int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *f
 
 static struct segment *find_and_ref(share_client *c, uint64_t id)
 {
-	struct segments *t = &c->buffers->segments;
+	struct segments *t = c->segments;
 	struct segment *s;
 
 	pthread_mutex_lock(&t->lock);
@@ -244,7 +246,7 @@ bool segment_get_recipe(share_client *c, uint64_t id, struct memory_recipe *out)
 
 void segments_count(share_client *c, uint64_t pool, uint64_t *bytes, uint64_t *blocks)
 {
-	struct segments *t = &c->buffers->segments;
+	struct segments *t = c->segments;
 
 	*bytes = *blocks = 0;
 	pthread_mutex_lock(&t->lock);
@@ -295,15 +297,15 @@ static struct segment *take_from_ahead(struct segments *t)
 
 struct segment *segment_ref(share_client *c, struct segment *s)
 {
-	pthread_mutex_lock(&c->buffers->segments.lock);
+	pthread_mutex_lock(&c->segments->lock);
 	s->refs++;
-	pthread_mutex_unlock(&c->buffers->segments.lock);
+	pthread_mutex_unlock(&c->segments->lock);
 	return s;
 }
 
 static void put_and_leave_chore(share_client *c, struct segment *s)
 {
-	struct segments *t = &c->buffers->segments;
+	struct segments *t = c->segments;
 
 	pthread_mutex_lock(&t->lock);
 	if (put(t, s))
@@ -315,7 +317,7 @@ static void map_ahead(share_client *c)
 {
 	struct segment *s;
 
-	while ((s = take_from_ahead(&c->buffers->segments))) {
+	while ((s = take_from_ahead(c->segments))) {
 		segment_import_as_it_came(c, s);
 		put_and_leave_chore(c, s);
 	}
@@ -323,7 +325,7 @@ static void map_ahead(share_client *c)
 
 uint64_t segments_want_ahead(share_client *c)
 {
-	struct segments *t = &c->buffers->segments;
+	struct segments *t = c->segments;
 	uint64_t arrived;
 
 	pthread_mutex_lock(&t->lock);
@@ -355,7 +357,7 @@ int segments_map(share_client *c, uint64_t pool, bool writable)
 	uint32_t at = 0;
 	int r, result = 0;
 
-	while ((s = next_of_pool(&c->buffers->segments, pool, &at))) {
+	while ((s = next_of_pool(c->segments, pool, &at))) {
 		r = segment_import_if_here(c, s, writable, &mapping);
 		if (r < 0)
 			result = r;
@@ -375,10 +377,11 @@ void segment_put(share_client *c, struct segment *s)
 	rpc_do_chores(c);
 }
 
-void segment_retire(share_client *c, uint64_t id)
+/* The broker says that it is empty: it leaves the table. With the client's lock held. */
+static void segment_retire(share_client *c, uint64_t id)
 {
 	struct wire_message m = {.type = WIRE_SEGMENT_RETIRED};
-	struct segments *t = &c->buffers->segments;
+	struct segments *t = c->segments;
 	struct segment *s;
 
 	pthread_mutex_lock(&t->lock);
@@ -413,7 +416,7 @@ static void unmap_retired(share_client *c)
 {
 	struct segment *s;
 
-	while ((s = take_retired(&c->buffers->segments))) {
+	while ((s = take_retired(c->segments))) {
 		struct wire_message m = {.type = WIRE_SEGMENT_RETIRED};
 
 		m.segment_retired.segment = s->id;
@@ -423,21 +426,32 @@ static void unmap_retired(share_client *c)
 	}
 }
 
-void segments_do_chores(share_client *c)
+/* Unmaps what has been retired and says so; and maps what came ahead, where there is so much of it
+ * that this process could run out of descriptors. */
+static bool do_chores(share_client *c)
 {
 	map_ahead(c);
 	unmap_retired(c);
+	return true;
 }
 
-void segments_begin(struct segments *t)
+static int begin(share_client *c, const share_connect_options *options)
 {
+	struct segments *t = calloc(1, sizeof(*t));
+
+	(void)options;
+	if (!t)
+		return fail_system(-ENOMEM, "connecting");
 	pthread_mutex_init(&t->lock, NULL);
 	LIST_INIT(&t->retired);
 	TAILQ_INIT(&t->ahead);
 	t->ahead_max = AHEAD_MAX;
+	c->segments = t;
+	return 0;
 }
 
-void segments_deinit(struct segments *t)
+/* Unmaps everything: nobody else has the client any more. */
+static void segments_deinit(struct segments *t)
 {
 	struct segment *s;
 
@@ -452,3 +466,43 @@ void segments_deinit(struct segments *t)
 		segment_free(s);
 	}
 }
+
+/* Nothing may be mapped any more when the broker takes our word for it. */
+static bool end(share_client *c)
+{
+	segments_deinit(c->segments);
+	return true;
+}
+
+static void done(share_client *c)
+{
+	struct segments *t = c->segments;
+
+	if (!t)
+		return;
+	segments_deinit(t);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+	c->segments = NULL;
+}
+
+static int hear(share_client *c, const struct wire_message *m, struct fd_list *fds)
+{
+	switch (m->type) {
+	case WIRE_GRANT:
+		return grant_arrived(c, &m->grant, fds) < 0 ? -1 : 1;
+	case WIRE_SEGMENT_RETIRE:
+		segment_retire(c, m->segment_retire.segment);
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+const struct client_room segment_room = {
+    .begin = begin,
+    .hear = hear,
+    .do_chores = do_chores,
+    .end = end,
+    .free = done,
+};

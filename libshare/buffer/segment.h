@@ -11,6 +11,9 @@
  * the number of buffers in it; at most once in all where its kind or its pool wants that.
  */
 
+struct client_room;
+extern const struct client_room segment_room;
+
 struct side {
 	int fd;                        /* until it is mapped */
 	struct memory_mapping mapping; /* `address` is NULL until then */

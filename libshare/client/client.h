@@ -35,8 +35,9 @@ struct share_client {
 
 	struct connection *connection; /* libshare/client, as the next one */
 	struct dispatch *dispatch;
-	struct order *order;     /* libshare/order */
-	struct buffers *buffers; /* libshare/buffer */
+	struct order *order;       /* libshare/order */
+	struct segments *segments; /* libshare/segment */
+	struct buffers *buffers;   /* libshare/buffer */
 
 	LIST_HEAD(, share_channel) channels; /* libshare/channel; under the lock */
 	atomic_uint_fast64_t looks; /* how often these were asked to look for what came back */

@@ -74,7 +74,7 @@ static void release_all(int n)
 
 static struct segments *segments_of(share_client *c)
 {
-	return &client_of(c)->buffers->segments;
+	return client_of(c)->segments;
 }
 
 static int mapped_in(share_client *c, bool writable)
