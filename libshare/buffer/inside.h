@@ -16,7 +16,7 @@
 
 struct magazine;
 
-/* segment.c: the segments of this process. */
+/* segments.c: the segments of this process. */
 struct segments {
 	pthread_mutex_t lock; /* taken after all others */
 	struct segment **all; /* by the low half of their identifier */
@@ -141,7 +141,15 @@ int segment_import_if_here(share_client *c, struct segment *s, bool writable,
 /* The same in the mode that it came in, as its descriptors say. */
 void segment_import_as_it_came(share_client *c, struct segment *s);
 
-/* segment.c. Of one that has arrived; false: it has not. */
+/* segment.c. With the lock of the table held: the one with this identifier, or NULL. */
+struct segment *segments_at(struct segments *t, uint64_t id);
+/* The same: it is needed, or gone. */
+void segments_not_ahead(struct segments *t, struct segment *s);
+/* segment_put() for who may hold the client's lock: it is unmapped later. */
+void segment_put_soon(share_client *c, struct segment *s);
+/* Maps what came ahead, where there is more of it than may wait. */
+void segments_map_ahead(share_client *c);
+/* Of one that has arrived; false: it has not. */
 bool segment_get_recipe(share_client *c, uint64_t id, struct memory_recipe *out);
 /* From now on what comes ahead is mapped when it comes. Says how many descriptors have come. */
 uint64_t segments_want_ahead(share_client *c);
