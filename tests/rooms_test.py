@@ -151,7 +151,7 @@ FACES = {
     "libshare/program": "copies error range struct",
     "libshare/client": "client dispatch inspect operation room rpc",
     "libshare/order": "gpu_late order",
-    "libshare/buffer": "buffer segment uses",
+    "libshare/buffer": "buffer grant magazine messages segment uses",
     "libshare/channel": "channel loan lock members message role state wait",
     "libshare/sender": "sender",
     "libshare/receiver": "receiver",

@@ -7,7 +7,7 @@
  */
 
 #include "memory/adopt.h"
-#include "libshare/buffer/inside.h"
+#include "libshare/buffer/pool.h"
 
 /* How often brokers may die over one call, before it is an error. */
 #define TRIES_MAX 16
@@ -34,7 +34,7 @@ static int ask(share_pool *p, const struct memory_found *found, uint64_t size, s
 	const struct fd_list fds = {.fds = {s->fd, s->fd_readonly},
 				    .n = (s->fd >= 0) + (s->fd_readonly >= 0)};
 	share_client *c = p->client;
-	bool with = atomic_load(&c->buffers->brings);
+	bool with = atomic_load(&c->brings);
 	int r = SHARE_EAGAIN;
 
 	for (int i = 0; i < TRIES_MAX && r == SHARE_EAGAIN; i++) {
@@ -46,7 +46,7 @@ static int ask(share_pool *p, const struct memory_found *found, uint64_t size, s
 		with = !with;
 	}
 	if (r == 0 && fds.n > 0)
-		atomic_store(&c->buffers->brings, true);
+		atomic_store(&c->brings, true);
 	return r;
 }
 

@@ -8,8 +8,7 @@
 
 #include "base/clock.h"
 #include "base/probe.h"
-#include "libshare/buffer/inside.h"
-#include "libshare/buffer/magazine.h"
+#include "libshare/buffer/pool.h"
 #include "libshare/program/range.h"
 
 static int ask(share_pool *p, struct wire_message *m, struct reply *reply)

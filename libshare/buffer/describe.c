@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "libshare/buffer/inside.h"
+#include "libshare/program/struct.h"
 
 int share_buffer_get_info(const share_buffer *handle, share_buffer_info *out)
 {

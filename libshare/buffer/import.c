@@ -8,7 +8,7 @@
  */
 
 #include "base/mutation.h"
-#include "libshare/buffer/inside.h"
+#include "libshare/buffer/segments.h"
 #include "libshare/program/copies.h"
 
 static int take_fd(share_client *c, struct side *side)

@@ -13,7 +13,6 @@
 #include "base/mutation.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/buffer/stock.h"
 
 #define MANY_BYTES (64u << 10) /* larger ones are asked for one by one */
 #define MANY       16u

@@ -2,7 +2,8 @@
 #ifndef LIBSHARE_BUFFER_MAGAZINE_H
 #define LIBSHARE_BUFFER_MAGAZINE_H
 
-#include "libshare/buffer/inside.h"
+#include "libshare/buffer/buffer.h"
+#include "wire/wire.h"
 
 /*
  * The free blocks of one pool that this client keeps. Each block is a buffer that is leased to this

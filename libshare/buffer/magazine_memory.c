@@ -11,7 +11,6 @@
 
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/buffer/stock.h"
 
 /* Without a pool. */
 static LIST_HEAD(, magazine) unused = LIST_HEAD_INITIALIZER(unused);

@@ -12,7 +12,6 @@
 
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/buffer/stock.h"
 
 #define SHARE_OF_POOL 16
 

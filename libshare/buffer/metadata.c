@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-#include "libshare/buffer/inside.h"
+#include "libshare/buffer/handover.h"
 
 #define DEPTH_MAX 64
 

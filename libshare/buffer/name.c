@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/probe.h"
-#include "libshare/buffer/inside.h"
+#include "libshare/buffer/handover.h"
 #include "libshare/client/inspect.h"
 #include "libshare/program/range.h"
 

@@ -13,8 +13,7 @@
 
 #include <share/private/core.h>
 
-#include "libshare/buffer/inside.h"
-#include "libshare/buffer/magazine.h"
+#include "libshare/buffer/pool.h"
 #include "libshare/program/range.h"
 #include "memory/stream.h"
 

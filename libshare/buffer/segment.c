@@ -9,7 +9,7 @@
  * none waits.
  */
 
-#include "libshare/buffer/inside.h"
+#include "libshare/buffer/segments.h"
 
 struct segment *segments_at(struct segments *t, uint64_t id)
 {

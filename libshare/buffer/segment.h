@@ -57,10 +57,15 @@ int segment_get(share_client *c, const struct wire_grant *m, bool writable, stru
 int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, struct segment **out,
 		 struct memory_mapping **mapping);
 
-/* dump.c. If this process wants what it may write in its core dumps, @b adds the pages of its block
- * to them, now that it is in its segment; and takes them out again before it leaves that. */
-void segment_dump(share_buffer *b);
-void segment_dump_end(share_buffer *b);
+/* Of one that has arrived; false: it has not. */
+bool segment_get_recipe(share_client *c, uint64_t id, struct memory_recipe *out);
+/* From now on what comes ahead is mapped when it comes. Says how many descriptors have come. */
+uint64_t segments_want_ahead(share_client *c);
+/* Maps what has come of a pool, all of it that can be, and makes it reachable for the calling
+ * thread: 0, or the last error. */
+int segments_map(share_client *c, uint64_t pool, bool writable);
+/* What this client has allocated of a pool. */
+void segments_count(share_client *c, uint64_t pool, uint64_t *bytes, uint64_t *blocks);
 
 /* SHARE_EOWNERDEAD: its memory is gone with the agent that made it, of kinds of which that can be.
  */

@@ -9,7 +9,6 @@
  * it. That does no harm when it is somebody else's by then.
  */
 
-#include "libshare/buffer/stock.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "libshare/buffer/inside.h"
+#include "libshare/buffer/handover.h"
 
 static const struct {
 	const char *name;

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "libshare/buffer/inside.h"
+#include "libshare/buffer/handover.h"
 
 struct buffer_watch {
 	share_operation operation;

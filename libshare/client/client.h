@@ -41,6 +41,7 @@ struct share_client {
 
 	LIST_HEAD(, share_channel) channels; /* libshare/channel; under the lock */
 	atomic_uint_fast64_t looks; /* how often these were asked to look for what came back */
+	atomic_bool brings; /* libshare/pool: the broker lets in descriptors; see share_adopt() */
 };
 
 /* Not in a forked child, where the page reads as zeros. */

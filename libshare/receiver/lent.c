@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "libshare/buffer/grant.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
 #include "libshare/order/order.h"
