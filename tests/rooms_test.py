@@ -322,14 +322,16 @@ class Tree:
                 self.offence(file, "a sub-room has one inside, inside.h")
 
     def calls(self):
-        """Of each source of the rooms that have an order: the others there that it calls."""
+        """Of each source of the rooms that have an order: the others there that it calls, of what it may
+        know: functions of two programs may have one name."""
         defined = {}
         texts = {file: "\n".join(lines) for file, lines in self.code.items()
                  if re.fullmatch(f"({'|'.join(ORDERED)})/\\w+\\.c", file)}
         for file, text in texts.items():
             for function in re.findall(r"^(?!static)\w[^;{}()]*\b(\w+)\([^;{}]*\)\s*\{", text, re.MULTILINE):
-                defined[function] = file
-        return {file: {defined[name] for name in re.findall(r"\b(\w+)\(", text) if name in defined} - {file}
+                defined[file.partition("/")[0], function] = file
+        return {file: {defined[room, name] for name in re.findall(r"\b(\w+)\(", text)
+                       for room in NEIGHBOURS[file.partition("/")[0]].split() if (room, name) in defined} - {file}
                 for file, text in texts.items()}
 
     def check_calls(self):
@@ -362,6 +364,8 @@ OFFENCES = {
     "void fourth(void)\n{\n\tthird();\n}": "libshare/receiver/bad2.c",
     "void fifth(void)\n{\n\tsixth();\n}": "broker/memory/bad1.c",
     "void sixth(void)\n{\n\tfifth();\n}": "broker/memory/bad2.c",
+    "void seventh(void)\n{\n\teighth();\n}": "broker/memory/good1.c",
+    "void eighth(void)\n{\n\tseventh();\n}": "libshare/sender/good2.c",
     "static void alone(void)\n{\n\tlast();\n}": "ring/good1.c",
     "void last(void)\n{\n}": "ring/good2.c",
     '#include "wire/wire.h"': "memory/bad.c tools/bad.c examples/bad.c python/bad.c include/share/bad.h",
