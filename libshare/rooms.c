@@ -6,12 +6,12 @@
  */
 
 #include "libshare/buffer/buffer.h"
-#include "libshare/buffer/segment.h"
 #include "libshare/channel/channel.h"
 #include "libshare/channel/role.h"
 #include "libshare/client/room.h"
 #include "libshare/order/order.h"
 #include "libshare/receiver/receiver.h"
+#include "libshare/segment/segment.h"
 #include "libshare/sender/sender.h"
 
 const struct client_room *const client_rooms[] = {

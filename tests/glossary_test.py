@@ -24,8 +24,8 @@ STRAY = {
              " libshare/receiver libshare/sender libshare/service memory pages ring",
     "settle": "agent base broker/buffer broker/client broker/config broker/device broker/memory"
               " broker/names broker/pools broker/reply broker/report broker/request broker/socket"
-              " libshare/buffer libshare/client libshare/order libshare/service memory pages ring"
-              " tools",
+              " libshare/buffer libshare/client libshare/handover libshare/order libshare/pool libshare/segment"
+              " libshare/service memory pages ring tools",
 }
 
 # Words of plain sentences that structs and their members were called by, each with a meaning of its

@@ -16,7 +16,8 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
 ROOMS = ("ring/*", "ring/producer/*", "ring/consumer/*", "pages/*", "broker/channel/*", "broker/orphan/*",
-         "broker/membership/*", "libshare/buffer/*", "libshare/channel/*", "libshare/sender/*",
+         "broker/membership/*", "libshare/segment/*", "libshare/buffer/*", "libshare/pool/*",
+         "libshare/handover/*", "libshare/channel/*", "libshare/sender/*",
          "libshare/receiver/*", "libshare/client/handle.*", "libshare/client/hazard.*")
 
 NAME = re.compile(r"`([\w/]+\.[ch]):(\w+)`")

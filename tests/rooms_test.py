@@ -106,13 +106,17 @@ KNOWS = {
                    " broker/names broker/request broker/report",
     "libshare/client": "libshare/program",
     "libshare/order": "libshare/program libshare/client",
-    "libshare/buffer": "libshare/program libshare/client libshare/order",
+    "libshare/segment": "libshare/program libshare/client libshare/order",
+    "libshare/buffer": "libshare/program libshare/client libshare/order libshare/segment",
+    "libshare/pool": "libshare/program libshare/client libshare/order libshare/segment libshare/buffer",
+    "libshare/handover": "libshare/program libshare/client libshare/order libshare/segment libshare/buffer",
     "libshare/channel": "libshare/program libshare/client libshare/order libshare/buffer",
-    "libshare/sender": "libshare/program libshare/client libshare/order libshare/buffer libshare/channel",
-    "libshare/receiver": "libshare/program libshare/client libshare/order libshare/buffer libshare/channel"
-                         " libshare/sender",
-    "libshare/*.c": "libshare/client libshare/order libshare/buffer libshare/channel libshare/sender"
-                    " libshare/receiver",
+    "libshare/sender": "libshare/program libshare/client libshare/order libshare/segment libshare/buffer"
+                       " libshare/channel",
+    "libshare/receiver": "libshare/program libshare/client libshare/order libshare/segment libshare/buffer"
+                         " libshare/channel libshare/sender",
+    "libshare/*.c": "libshare/client libshare/order libshare/segment libshare/buffer libshare/channel"
+                    " libshare/sender libshare/receiver",
     "libshare/service": "libshare/program libshare/client libshare/buffer libshare/channel libshare/sender"
                         " libshare/receiver",
     "bridge/data": "bridge/*.h",
@@ -151,7 +155,10 @@ FACES = {
     "libshare/program": "copies error range struct",
     "libshare/client": "client dispatch inspect operation room rpc",
     "libshare/order": "gpu_late order",
-    "libshare/buffer": "buffer grant magazine messages segment uses",
+    "libshare/segment": "segment",
+    "libshare/buffer": "buffer grant magazine messages uses",
+    "libshare/pool": "",  # nobody needs one
+    "libshare/handover": "",  # nor this
     "libshare/channel": "channel loan lock members message role state wait",
     "libshare/sender": "sender",
     "libshare/receiver": "receiver",
@@ -200,7 +207,8 @@ FACES = {
 ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels memory memory/cuda memory/gpu memory/host
     pages python/src/base python/src/client python/src/order ring ring/consumer ring/producer tools tools/doctor
     tools/exporter tools/top wire
-    libshare/channel libshare/order libshare/program libshare/receiver libshare/sender libshare/service
+    libshare/buffer libshare/channel libshare/handover libshare/order libshare/pool libshare/program
+    libshare/receiver libshare/segment libshare/sender libshare/service
     broker/accounts broker/channel broker/config broker/device broker/journal broker/keeper broker/life broker/log
     broker/membership broker/memory broker/monitor broker/names broker/order broker/orphan broker/pools
     broker/reply broker/report broker/request broker/rights broker/socket broker/suballocator""".split()

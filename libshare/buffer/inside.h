@@ -5,10 +5,10 @@
 #include "libshare/buffer/buffer.h"
 #include "libshare/buffer/grant.h"
 #include "libshare/buffer/messages.h"
-#include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
 #include "libshare/client/dispatch.h"
 #include "libshare/client/rpc.h"
+#include "libshare/segment/segment.h"
 
 /* What the files of this room know of each other. */
 

@@ -13,12 +13,12 @@
 #include <share/private/core.h>
 
 #include "base/mutation.h"
-#include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"
 #include "libshare/receiver/data.h"
+#include "libshare/segment/segment.h"
 #include "libshare/sender/sender.h"
 
 #define NO_MESSAGE \

@@ -11,11 +11,11 @@
 #include <share/private/core.h>
 
 #include "base/clock.h"
-#include "libshare/buffer/segment.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"
 #include "libshare/receiver/inside.h"
+#include "libshare/segment/segment.h"
 
 #define WORK_MS 1 /* so often an event loop looks for work that a message comes after */
 

@@ -11,11 +11,11 @@
 #include <stdlib.h>
 
 #include "libshare/buffer/grant.h"
-#include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
 #include "libshare/receiver/inside.h"
+#include "libshare/segment/segment.h"
 
 #define HANDLES_KEPT 256
 #define TRIES        3 /* a segment may be retired while it is asked for */

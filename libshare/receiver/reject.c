@@ -8,12 +8,12 @@
 #include <share/private/core.h>
 
 #include "base/mutation.h"
-#include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"
 #include "libshare/receiver/inside.h"
+#include "libshare/segment/segment.h"
 
 static int check_reject(share_channel *ch, const share_message *m)
 {

@@ -10,9 +10,9 @@
 #include <stdio.h>
 
 #include "base/process.h"
-#include "libshare/buffer/segment.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
+#include "libshare/segment/segment.h"
 #include "libshare/sender/inside.h"
 
 /* A handle of a message that is only the message's cannot be given away. */

@@ -15,9 +15,9 @@
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "base/probe.h"
-#include "libshare/buffer/segment.h"
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"
+#include "libshare/segment/segment.h"
 #include "libshare/sender/inside.h"
 
 /* ------------------------------------------------------------------------------------------- */

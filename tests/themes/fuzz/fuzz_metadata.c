@@ -15,7 +15,7 @@
 #include "bridge/bridge.h"
 #include "bridge/names/about.h"
 #include "bridge/settings.h"
-#include "libshare/buffer/handover.h"
+#include "libshare/handover/inside.h"
 #include "tests/themes/fuzz/fuzz.h"
 #include "tools/bridges.h"
 #include "tools/report.h"

@@ -8,8 +8,8 @@
  */
 
 #include "base/mutation.h"
-#include "libshare/buffer/segments.h"
 #include "libshare/program/copies.h"
+#include "libshare/segment/inside.h"
 
 static int take_fd(share_client *c, struct side *side)
 {

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/probe.h"
-#include "libshare/buffer/pool.h"
+#include "libshare/pool/inside.h"
 #include "libshare/program/range.h"
 
 static int ask(share_pool *p, struct wire_message *m, struct reply *reply)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_BUFFER_SEGMENTS_H
-#define LIBSHARE_BUFFER_SEGMENTS_H
+#ifndef LIBSHARE_SEGMENT_INSIDE_H
+#define LIBSHARE_SEGMENT_INSIDE_H
 
-#include "libshare/buffer/segment.h"
 #include "libshare/client/rpc.h"
+#include "libshare/segment/segment.h"
 
 /* What the files of this room know of each other. */
 

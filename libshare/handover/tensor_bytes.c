@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "libshare/buffer/handover.h"
+#include "libshare/handover/inside.h"
 
 _Static_assert(SHARE_TENSOR_ENCODED_MAX <= WIRE_TENSOR_MAX,
 	       "the protocol has room for every tensor");

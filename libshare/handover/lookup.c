@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/buffer/handover.h"
 #include "libshare/buffer/uses.h"
+#include "libshare/handover/inside.h"
 
 _Static_assert(offsetof(struct lookup, operation) == 0 && sizeof(struct lookup) <= OPERATION_ROOM,
 	       "it is in an operation's slot");

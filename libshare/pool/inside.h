@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_BUFFER_POOL_H
-#define LIBSHARE_BUFFER_POOL_H
+#ifndef LIBSHARE_POOL_INSIDE_H
+#define LIBSHARE_POOL_INSIDE_H
 
 #include "libshare/buffer/buffer.h"
 #include "libshare/buffer/grant.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/buffer/segment.h"
 #include "libshare/client/rpc.h"
 #include "libshare/program/struct.h"
+#include "libshare/segment/segment.h"
 
 /*
  * Pools, and buffers that are new: allocated in one, or of memory that the program has already.

@@ -7,7 +7,7 @@
  */
 
 #include "memory/adopt.h"
-#include "libshare/buffer/pool.h"
+#include "libshare/pool/inside.h"
 
 /* How often brokers may die over one call, before it is an error. */
 #define TRIES_MAX 16

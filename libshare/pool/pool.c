@@ -13,7 +13,7 @@
 
 #include <share/private/core.h>
 
-#include "libshare/buffer/pool.h"
+#include "libshare/pool/inside.h"
 #include "libshare/program/range.h"
 #include "memory/stream.h"
 

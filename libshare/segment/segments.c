@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/buffer/segments.h"
 #include "libshare/client/room.h"
 #include "libshare/order/order.h"
+#include "libshare/segment/inside.h"
 
 #define SEGMENTS_MAX (1u << 20)
 #define AHEAD_MAX    64

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "libshare/buffer/handover.h"
+#include "libshare/handover/inside.h"
 #include "libshare/program/range.h"
 
 int share_export_with(share_buffer *b, const share_export_options *options, void *stream,

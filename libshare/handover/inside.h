@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_BUFFER_HANDOVER_H
-#define LIBSHARE_BUFFER_HANDOVER_H
+#ifndef LIBSHARE_HANDOVER_INSIDE_H
+#define LIBSHARE_HANDOVER_INSIDE_H
 
 #include <share/tensor.h>
 
 #include "libshare/buffer/buffer.h"
 #include "libshare/buffer/grant.h"
-#include "libshare/buffer/segment.h"
 #include "libshare/client/operation.h"
 #include "libshare/client/rpc.h"
 #include "libshare/program/struct.h"
+#include "libshare/segment/segment.h"
 
 /*
  * Buffers that are handed over by a name or a token: what they are called, what is said of what is

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "libshare/buffer/handover.h"
+#include "libshare/handover/inside.h"
 
 static const struct {
 	const char *name;

@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/probe.h"
-#include "libshare/buffer/handover.h"
 #include "libshare/client/inspect.h"
+#include "libshare/handover/inside.h"
 #include "libshare/program/range.h"
 
 int share_publish_with(share_buffer *b, const char *name, const share_publish_options *options,

@@ -13,9 +13,9 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/buffer/handover.h"
 #include "libshare/buffer/messages.h"
 #include "libshare/buffer/uses.h"
+#include "libshare/handover/inside.h"
 #include "libshare/program/range.h"
 
 /* From a handle to the buffer, if what is asked of it makes sense. */

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "libshare/buffer/handover.h"
+#include "libshare/handover/inside.h"
 
 struct buffer_watch {
 	share_operation operation;

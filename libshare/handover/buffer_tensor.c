@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "libshare/buffer/handover.h"
+#include "libshare/handover/inside.h"
 
 /* NULL when memory is short: half a description would be a wrong one. */
 static json_t *to_json(const share_tensor *t)

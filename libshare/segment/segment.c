@@ -9,7 +9,7 @@
  * none waits.
  */
 
-#include "libshare/buffer/segments.h"
+#include "libshare/segment/inside.h"
 
 struct segment *segments_at(struct segments *t, uint64_t id)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_BUFFER_SEGMENT_H
-#define LIBSHARE_BUFFER_SEGMENT_H
+#ifndef LIBSHARE_SEGMENT_SEGMENT_H
+#define LIBSHARE_SEGMENT_SEGMENT_H
 
 #include "libshare/client/client.h"
 #include "memory/import.h"

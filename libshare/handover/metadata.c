@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-#include "libshare/buffer/handover.h"
+#include "libshare/handover/inside.h"
 
 #define DEPTH_MAX 64
 
