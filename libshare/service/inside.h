@@ -119,8 +119,25 @@ void service_tell_locked(share_service *s, int more);
 /* Those that were opened before and of which nobody has a message any more, or @all. */
 void service_drop_before(share_service *s, bool all);
 
-/* In caller.c: requests were delivered too often. */
+/* In answers.c: requests were delivered too often. */
 void service_came_back(void *service);
+/* With the lock held: nobody waits for its answer any more. */
+void call_stop_waiting_locked(share_pending *p);
+/* With the lock held: it is asked for, or nobody will. */
+void call_untell_locked(share_pending *p);
+/* It has ended, and could not be had yet: nobody says when it can. */
+void call_tell_again(share_pending *p);
+/* Until @p is not waiting any more (0), or the time is over (SHARE_ETIMEDOUT). @p NULL: takes what
+ * has come, and waits for nothing. */
+int call_wait(share_service *s, share_pending *p, int64_t deadline);
+
+/* In calls.c: a call that waits for an answer. Where answers are acknowledged behind work, it waits
+ * for that: nothing else is to be done for it. Of *@timeout_ms it takes what that lasts, and leaves
+ * something: 0 is another thing than a time that is over. */
+int call_new_in_time(share_service *s, int *timeout_ms, share_pending **out);
+/* Its place is free for the next one. */
+void call_put(share_pending *p);
+
 /* In worker.c: the request is acknowledged; if it was not answered, the caller is told. */
 void service_before_ack(void *service, share_message *request);
 
