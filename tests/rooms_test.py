@@ -152,7 +152,7 @@ KNOWS = {
 # The headers of a sub-room that others may include: its face. What else it has is for itself. Where
 # nothing is said, all are.
 FACES = {
-    "libshare/program": "copies error range struct",
+    "libshare/program": "copies embedded error range struct",
     "libshare/client": "client dispatch inspect operation room rpc",
     "libshare/order": "gpu_late order",
     "libshare/segment": "segment",

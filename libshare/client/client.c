@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "libshare/client/embedded.h"
 #include "libshare/client/inside.h"
 #include "libshare/client/room.h"
+#include "libshare/program/embedded.h"
 #include "libshare/program/range.h"
 
 #define GUARD_SIZE 4096

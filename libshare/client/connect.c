@@ -23,9 +23,9 @@
 
 #include "base/clock.h"
 #include "base/failure.h"
-#include "libshare/client/embedded.h"
 #include "libshare/client/inside.h"
 #include "libshare/client/room.h"
+#include "libshare/program/embedded.h"
 #include "libshare/program/range.h"
 #include "libshare/program/struct.h"
 

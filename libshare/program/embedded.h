@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_EMBEDDED_H
-#define LIBSHARE_CLIENT_EMBEDDED_H
+#ifndef LIBSHARE_PROGRAM_EMBEDDED_H
+#define LIBSHARE_PROGRAM_EMBEDDED_H
 
 struct embedded;
 

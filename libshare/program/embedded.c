@@ -4,7 +4,7 @@
  * A private broker. The socket is bound and listening before the broker runs, so nobody has to
  * wait for it; and the broker holds a pidfd of this process, so that it ends with it. It is started
  * through an intermediate child, so that the program never sees a child it does not know. Programs
- * with more rights than who has started them do not get here (connect.c).
+ * with more rights than who has started them do not get here (libshare/client/connect.c).
  */
 
 #include <dlfcn.h>
@@ -28,7 +28,7 @@
 #include <share/share.h>
 
 #include "base/descriptor.h"
-#include "libshare/client/embedded.h"
+#include "libshare/program/embedded.h"
 #include "libshare/program/error.h"
 
 #define PROGRAM "share-broker"
