@@ -9,13 +9,14 @@
 #include "libshare/channel/channel.h"
 #include "libshare/channel/role.h"
 #include "libshare/client/room.h"
+#include "libshare/handover/handover.h"
 #include "libshare/order/order.h"
 #include "libshare/receiver/receiver.h"
 #include "libshare/segment/segment.h"
 #include "libshare/sender/sender.h"
 
 const struct client_room *const client_rooms[] = {
-    &order_room, &segment_room, &buffer_room, &channel_room, NULL,
+    &order_room, &segment_room, &buffer_room, &handover_room, &channel_room, NULL,
 };
 
 /* Which half of a channel a member has. */

@@ -115,8 +115,8 @@ KNOWS = {
                        " libshare/channel",
     "libshare/receiver": "libshare/program libshare/client libshare/order libshare/segment libshare/buffer"
                          " libshare/channel libshare/sender",
-    "libshare/*.c": "libshare/client libshare/order libshare/segment libshare/buffer libshare/channel"
-                    " libshare/sender libshare/receiver",
+    "libshare/*.c": "libshare/client libshare/order libshare/segment libshare/buffer libshare/handover"
+                    " libshare/channel libshare/sender libshare/receiver",
     "libshare/service": "libshare/program libshare/client libshare/buffer libshare/channel libshare/sender"
                         " libshare/receiver",
     "bridge/data": "bridge/*.h",
@@ -158,7 +158,7 @@ FACES = {
     "libshare/segment": "segment",
     "libshare/buffer": "buffer grant magazine messages uses",
     "libshare/pool": "",  # nobody needs one
-    "libshare/handover": "",  # nor this
+    "libshare/handover": "handover",
     "libshare/channel": "channel loan lock members message role state wait",
     "libshare/sender": "sender",
     "libshare/receiver": "receiver",

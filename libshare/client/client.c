@@ -170,6 +170,7 @@ share_client *client_new(void)
 	if (!c)
 		return NULL;
 	pthread_mutex_init(&c->lock, NULL);
+	LIST_INIT(&c->watches);
 	LIST_INIT(&c->channels);
 	atomic_init(&c->refs, 1);
 	c->guard = guard_new();

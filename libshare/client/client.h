@@ -39,7 +39,8 @@ struct share_client {
 	struct segments *segments; /* libshare/segment */
 	struct buffers *buffers;   /* libshare/buffer */
 
-	LIST_HEAD(, share_channel) channels; /* libshare/channel; under the lock */
+	LIST_HEAD(, share_watch) watches;    /* libshare/handover; under the lock */
+	LIST_HEAD(, share_channel) channels; /* libshare/channel; the same */
 	atomic_uint_fast64_t looks; /* how often these were asked to look for what came back */
 	atomic_bool brings; /* libshare/pool: the broker lets in descriptors; see share_adopt() */
 };

@@ -111,9 +111,6 @@ static int hear(share_client *c, const struct wire_message *m, struct fd_list *f
 static void deliver_unasked(share_client *c, const struct wire_message *m, struct fd_list *fds)
 {
 	switch (m->type) {
-	case WIRE_NAME_EVENT:
-		watch_name_changed(c, &m->name_event);
-		break;
 	case WIRE_GRANT: /* of a segment, ahead: it was heard before */
 		break;
 	case WIRE_ERROR:

@@ -19,7 +19,6 @@ struct dispatch *dispatch_new(void)
 		return NULL;
 	d->epoll = d->wakeup = -1;
 	TAILQ_INIT(&d->tasks);
-	LIST_INIT(&d->watches);
 	LIST_INIT(&d->operations);
 	return d;
 }

@@ -41,7 +41,6 @@ struct dispatch {
 	TAILQ_HEAD(, task) tasks;
 	uint64_t n_tasks;    /* ever queued */
 	struct task *urgent; /* one of them, or NULL */
-	LIST_HEAD(, share_watch) watches;
 	LIST_HEAD(, share_operation) operations;
 };
 struct dispatch *dispatch_new(void);
@@ -68,9 +67,6 @@ void dispatch_wake(share_client *c);
 
 /* silent.c. SHARE_ETIMEDOUT, with who it is that does not answer at the other end of @socket. */
 int fail_silent(const char *address, int socket, int64_t waited_ms);
-
-/* watch.c. With the lock held. */
-void watch_name_changed(share_client *c, const struct wire_name_event *m);
 
 /* operation.c. Those that nobody can cancel, as the application is done with the client. */
 void operations_abandon(share_client *c);

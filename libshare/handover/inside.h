@@ -11,10 +11,7 @@
 #include "libshare/program/struct.h"
 #include "libshare/segment/segment.h"
 
-/*
- * Buffers that are handed over by a name or a token: what they are called, what is said of what is
- * in them, who finds them, and how whoever gave one is the last again who has it.
- */
+/* What the files of this room know of each other. */
 
 /* ------------------------------------------------------------------------------------------- */
 /* tensor.c                                                                                    */

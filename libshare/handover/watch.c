@@ -1,134 +1,235 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The status of a buffer, told when it is known for good. */
+/*
+ * Watches. Changes are queued when they arrive, whoever reads them, and reported by dispatch. A
+ * program that never dispatches keeps a bounded number of them.
+ */
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "libshare/handover/inside.h"
+#include "libshare/client/dispatch.h"
+#include "libshare/client/room.h"
+#include "libshare/client/rpc.h"
+#include "libshare/handover/handover.h"
 
-struct buffer_watch {
-	share_operation operation;
-	struct held_fence giver; /* so that the buffer may be released meanwhile */
-	/* and so may be what memory it is of, where that can be gone though the giver is done */
-	struct segment *segment; /* NULL: it cannot */
-	const struct memory_mapping *mapping;
-	share_status_callback callback;
+#define QUEUED_MAX 4096
+
+struct change {
+	struct task task;
+	uint64_t watch;
+	share_name_event told;
+	char name[];
+};
+
+struct run {
+	LIST_ENTRY(run) link;
+	pthread_t thread;
+};
+
+struct share_watch {
+	struct handle handle;
+	LIST_ENTRY(share_watch) link;
+	struct call call;
+	share_client *client;
+	uint64_t id;
+	unsigned refs; /* the handle, and a callback that runs; under the lock */
+	unsigned queued;
+	struct change *spare; /* to say that changes were lost for want of memory */
+	bool overflowed;
+	LIST_HEAD(, run) runs; /* of its callback, in any thread */
+	share_watch_callback callback;
 	void *data;
 };
-_Static_assert(offsetof(struct buffer_watch, operation) == 0 &&
-		   sizeof(struct buffer_watch) <= OPERATION_ROOM,
-	       "it is in an operation's slot");
+HANDLES_OF(share_watch, watch, HANDLE_WATCH);
 
-static struct buffer_watch *watch_of(share_operation *o)
+static share_watch *find(share_client *c, uint64_t id)
 {
-	return (struct buffer_watch *)(void *)((char *)o -
-					       offsetof(struct buffer_watch, operation));
+	share_watch *w;
+
+	LIST_FOREACH (w, &c->watches, link)
+		if (w->id == id)
+			return w;
+	return NULL;
 }
 
-static int watch_wait(share_operation *o, int timeout_ms)
+/* With the client's lock held. */
+static void unref_locked(share_watch *w)
 {
-	switch (fence_block(o->client, &watch_of(o)->giver, timeout_ms)) {
-	case TIMELINE_PENDING:
-		return 1;
-	case TIMELINE_DEAD:
-		return SHARE_EOWNERDEAD;
-	case TIMELINE_REACHED:
-		break;
+	if (--w->refs > 0)
+		return;
+	free(w->spare);
+	handle_free(w);
+}
+
+static void run(share_client *c, struct task *t)
+{
+	struct change *change = (struct change *)(void *)t;
+	struct run this = {.thread = pthread_self()};
+	share_name_event told = change->told;
+	share_watch *w;
+
+	w = find(c, change->watch);
+	if (w) {
+		w->queued--;
+		if (told.change == SHARE_OVERFLOW) {
+			w->overflowed = false;
+			told.name = "";
+			/* for the next time, which may come before the callback has returned */
+			free(w->spare);
+			w->spare = change;
+			change = NULL;
+		}
+		w->refs++;
+		LIST_INSERT_HEAD(&w->runs, &this, link);
+		pthread_mutex_unlock(&c->lock);
+		w->callback(&told, w->data);
+		pthread_mutex_lock(&c->lock);
+		LIST_REMOVE(&this, link);
+		bell_ring(&c->arrived);
+		unref_locked(w);
 	}
+	free(change);
+}
+
+static void discard(share_client *c, struct task *t)
+{
+	(void)c;
+	free((struct change *)(void *)t);
+}
+
+static void name_changed(share_client *c, const struct wire_name_event *m)
+{
+	share_watch *w = find(c, m->watch);
+	uint32_t size = m->name.size, kind = m->change;
+	struct change *change;
+
+	if (!w || w->overflowed)
+		return;
+	if (w->queued >= QUEUED_MAX)
+		kind = SHARE_OVERFLOW;
+	if (kind == SHARE_OVERFLOW)
+		size = 0;
+	change = calloc(1, sizeof(*change) + size + 1);
+	if (!change) {
+		change = w->spare;
+		w->spare = NULL;
+		kind = SHARE_OVERFLOW;
+		size = 0;
+	}
+	if (!change)
+		return;
+	memcpy(change->name, m->name.data ? m->name.data : "", size);
+	change->task.run = run;
+	change->task.discard = discard;
+	change->watch = w->id;
+	change->told = (share_name_event){.change = kind,
+					  .name = change->name,
+					  .version = kind == SHARE_OVERFLOW ? 0 : m->version,
+					  .buffer = kind == SHARE_OVERFLOW ? 0 : m->buffer};
+	w->overflowed = kind == SHARE_OVERFLOW;
+	w->queued++;
+	dispatch_queue(c, &change->task);
+}
+
+static int hear(share_client *c, const struct wire_message *m, struct fd_list *fds)
+{
+	(void)fds;
+	if (m->type != WIRE_NAME_EVENT)
+		return 0;
+	name_changed(c, &m->name_event);
+	return 1;
+}
+
+const struct client_room handover_room = {.hear = hear};
+
+/* Entered as the answer is delivered, so that no change can come before. */
+static void answered(share_client *c, struct call *call, const struct wire_message *m, int error)
+{
+	share_watch *w = (share_watch *)(void *)((char *)call - offsetof(share_watch, call));
+
+	if (error)
+		return;
+	w->id = m->watching.watch;
+	LIST_INSERT_HEAD(&c->watches, w, link);
+}
+
+int share_watch_names(share_client *c, const char *prefix, share_watch_callback callback,
+		      void *data, share_watch **out)
+{
+	HAZARDS;
+	struct wire_message m = {.type = WIRE_WATCH};
+	share_watch *w;
+	int r = client_resolve(&c);
+
+	if (r == 0 && (!callback || !out))
+		r = fail(SHARE_EINVAL, "callback or out is NULL");
+	if (r != 0)
+		return r;
+	if (!prefix)
+		prefix = "";
+	if (strnlen(prefix, SHARE_NAME_MAX + 1) > SHARE_NAME_MAX)
+		return fail(SHARE_EINVAL, "a prefix has at most %d bytes", SHARE_NAME_MAX);
+	w = handle_new(HANDLE_WATCH, sizeof(*w));
+	if (w)
+		w->spare = calloc(1, sizeof(*w->spare) + 1);
+	if (!w || !w->spare) {
+		handle_free(w);
+		return fail_system(-ENOMEM, "watching names");
+	}
+	w->refs = 1;
+	LIST_INIT(&w->runs);
+	w->client = client_ref(c);
+	w->callback = callback;
+	w->data = data;
+	w->call.answered = answered;
+	m.watch.prefix = (struct wire_bytes){prefix, (uint32_t)strlen(prefix)};
+	pthread_mutex_lock(&c->lock);
+	r = rpc_start_unlocking(c, &m, &w->call);
+	if (r == 0)
+		r = rpc_wait_unlocking(c, &w->call);
+	if (r != 0 && w->call.done && !w->call.error) /* answered before it was all sent */
+		LIST_REMOVE(w, link);
+	pthread_mutex_unlock(&c->lock);
+	if (r != 0) {
+		client_unref(c);
+		free(w->spare);
+		handle_free(w);
+		return r;
+	}
+	*out = handle_give(w);
 	return 0;
 }
 
-/* It was known from the beginning. */
-static int watch_proceed(share_operation *o)
+static bool runs_elsewhere(const share_watch *w)
 {
-	return watch_wait(o, 0);
+	const struct run *r;
+
+	LIST_FOREACH (r, &w->runs, link)
+		if (!pthread_equal(r->thread, pthread_self()))
+			return true;
+	return false;
 }
 
-static void let_go(share_client *c, struct buffer_watch *w)
-{
-	fence_drop(&w->giver);
-	segment_put(c, w->segment);
-}
-
-static void watch_drop(share_operation *o)
-{
-	let_go(o->client, watch_of(o));
-}
-
-static void watch_call(share_operation *o, int result)
-{
-	struct buffer_watch *w = watch_of(o);
-
-	if (result == 0 && w->segment && memory_is_lost(w->mapping))
-		result = SHARE_EOWNERDEAD;
-	let_go(o->client, w);
-	w->callback(result, w->data);
-}
-
-static void watch_free(share_operation *o)
-{
-	handle_free(watch_of(o));
-}
-
-static const struct operation_kind kind = {
-    .proceed = watch_proceed,
-    .wait = watch_wait,
-    .call = watch_call,
-    .drop = watch_drop,
-    .free = watch_free,
-};
-
-/* 0, or an error: then nothing goes on. */
-static int start(share_client *c, struct buffer_watch *w, bool has_handle)
-{
-	bool known = fence_state(c, &w->giver) != TIMELINE_PENDING;
-	int r = 1;
-
-	pthread_mutex_lock(&c->lock);
-	operation_init_locked(&w->operation, &kind, c, has_handle);
-	w->operation.deadline = -1;
-	w->operation.phase = BLOCKED;
-	if (known)
-		operation_queue_locked(&w->operation);
-	pthread_mutex_unlock(&c->lock);
-	if (!known)
-		r = operation_block(&w->operation);
-	return r == 1 ? 0 : r;
-}
-
-int share_buffer_watch(share_buffer *b, share_status_callback callback, void *data,
-		       share_operation **out)
+void share_unwatch(share_watch *w)
 {
 	HAZARDS;
-	struct buffer_watch *w;
+	DETAIL_STAYS;
+	struct wire_message m = {.type = WIRE_UNWATCH};
 	share_client *c;
-	int r = buffer_resolve(&b);
 
-	if (r == 0 && !callback)
-		r = fail(SHARE_EINVAL, "the callback is NULL");
-	if (r != 0)
-		return r;
-	c = b->client;
-	w = handle_new(HANDLE_OPERATION, OPERATION_ROOM);
+	w = watch_take(w);
 	if (!w)
-		return fail_system(-ENOMEM, "watching a buffer");
-	w->giver = fence_hold_again(&b->giver);
-	w->mapping = b->mapping;
-	w->segment = b->segment->kind->of_maker ? segment_ref(c, b->segment) : NULL;
-	w->callback = callback;
-	w->data = data;
-	r = start(c, w, out != NULL);
-	if (r != 0)
-		let_go(c, w);
+		return;
+	c = w->client;
+	m.unwatch.watch = w->id;
 	pthread_mutex_lock(&c->lock);
-	if (r != 0) /* of what goes on, and of the handle that is not given out */
-		w->operation.refs -= out ? 2 : 1;
-	else if (out)
-		*out = handle_give(&w->operation);
-	operation_unref_locked(&w->operation);
+	LIST_REMOVE(w, link);
+	while (runs_elsewhere(w))
+		bell_wait(&c->arrived, &c->lock, -1);
+	unref_locked(w);
 	pthread_mutex_unlock(&c->lock);
-	if (r != 0)
-		client_unref(c);
-	return r;
+	rpc(c, &m, NULL);
+	client_unref(c);
 }

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_HANDOVER_HANDOVER_H
+#define LIBSHARE_HANDOVER_HANDOVER_H
+
+/*
+ * Buffers that are handed over by a name or a token: what they are called, what is said of what is
+ * in them, who finds them or hears of them, and how whoever gave one is the last again who has it.
+ */
+
+struct client_room;
+extern const struct client_room handover_room;
+
+#endif
