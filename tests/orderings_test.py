@@ -18,7 +18,7 @@ ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__)
 ROOMS = ("ring/*", "ring/producer/*", "ring/consumer/*", "pages/*", "broker/channel/*", "broker/orphan/*",
          "broker/membership/*", "libshare/segment/*", "libshare/buffer/*", "libshare/pool/*",
          "libshare/handover/*", "libshare/channel/*", "libshare/sender/*",
-         "libshare/receiver/*", "libshare/client/handle.*", "libshare/client/hazard.*")
+         "libshare/receiver/*", "libshare/handle/*")
 
 NAME = re.compile(r"`([\w/]+\.[ch]):(\w+)`")
 CALL = re.compile(r"\b(?:(atomic_(?:load|store|exchange|fetch_\w+?|compare_exchange_(?:weak|strong)"

@@ -104,7 +104,8 @@ KNOWS = {
                    " broker/socket broker/client broker/reply broker/monitor broker/device broker/order"
                    " broker/memory broker/pools broker/buffer broker/channel broker/membership"
                    " broker/names broker/request broker/report",
-    "libshare/client": "libshare/program",
+    "libshare/handle": "libshare/program",
+    "libshare/client": "libshare/program libshare/handle",
     "libshare/order": "libshare/program libshare/client",
     "libshare/segment": "libshare/program libshare/client libshare/order",
     "libshare/buffer": "libshare/program libshare/client libshare/order libshare/segment",
@@ -153,6 +154,7 @@ KNOWS = {
 # nothing is said, all are.
 FACES = {
     "libshare/program": "copies embedded error range struct",
+    "libshare/handle": "hazard",
     "libshare/client": "client dispatch inspect operation room rpc",
     "libshare/order": "gpu_late order",
     "libshare/segment": "segment",

@@ -9,8 +9,8 @@
 
 #include <share/share.h>
 
-#include "libshare/client/hazard.h"
 #include "libshare/client/wait.h"
+#include "libshare/handle/hazard.h"
 #include "libshare/program/error.h"
 #include "pages/timeline.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_HANDLE_H
-#define LIBSHARE_CLIENT_HANDLE_H
+#ifndef LIBSHARE_HANDLE_HANDLE_H
+#define LIBSHARE_HANDLE_HANDLE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/client/handle.h"
+#include "libshare/handle/handle.h"
 #include "libshare/program/error.h"
 
 #include <share/error.h>

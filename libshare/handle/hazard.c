@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/mutation.h"
-#include "libshare/client/hazard.h"
+#include "libshare/handle/hazard.h"
 
 /* Of who has none yet. */
 static struct hazards none;

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libshare/client/hazard.h"
+#include "libshare/handle/hazard.h"
 
 struct object {
 	struct handle handle;

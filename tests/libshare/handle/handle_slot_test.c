@@ -14,7 +14,7 @@
 
 #include <share/error.h>
 
-#include "libshare/client/handle.h"
+#include "libshare/handle/handle.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
