@@ -209,8 +209,8 @@ FACES = {
 ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels memory memory/cuda memory/gpu memory/host
     pages python/src/base python/src/client python/src/order ring ring/consumer ring/producer tools tools/doctor
     tools/exporter tools/top wire
-    libshare/buffer libshare/channel libshare/handover libshare/order libshare/pool libshare/program
-    libshare/receiver libshare/segment libshare/sender libshare/service
+    libshare/buffer libshare/channel libshare/client libshare/handle libshare/handover libshare/order libshare/pool
+    libshare/program libshare/receiver libshare/segment libshare/sender libshare/service
     broker/accounts broker/channel broker/config broker/device broker/journal broker/keeper broker/life broker/log
     broker/membership broker/memory broker/monitor broker/names broker/order broker/orphan broker/pools
     broker/reply broker/report broker/request broker/rights broker/socket broker/suballocator""".split()

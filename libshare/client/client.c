@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The life of a client, and what happens when the broker is lost. */
+/* The life of a client. */
 
 #include <limits.h>
-#include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -14,112 +12,8 @@
 #include "libshare/client/inside.h"
 #include "libshare/client/room.h"
 #include "libshare/program/embedded.h"
-#include "libshare/program/range.h"
 
 #define GUARD_SIZE 4096
-
-int client_find(const share_client *handle, share_client **out)
-{
-	void *found = NULL;
-	int r = hazard_find(handle, HANDLE_CLIENT, &found);
-
-	if (r != 0)
-		return r;
-	*out = found;
-	return client_is_forked(*out) ? fail_fork() : 0;
-}
-
-share_client *client_ref(share_client *c)
-{
-	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
-	return c;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Losing the broker                                                                           */
-
-bool client_is_lost(share_client *c)
-{
-	if (!atomic_load(&c->lost))
-		return false;
-	/* what follows from it is done when this returns */
-	pthread_mutex_lock(&c->lock);
-	pthread_mutex_unlock(&c->lock);
-	return true;
-}
-
-bool client_sees_loss(share_client *c)
-{
-	struct pollfd p = {.fd = c->connection->socket};
-
-	return client_is_lost(c) || (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR));
-}
-
-int client_lost(share_client *c)
-{
-	return fail(SHARE_EDISCONNECTED, "%s", c->connection->lost_detail);
-}
-
-void client_mark_lost(share_client *c, const char *why)
-{
-	struct connection *n = c->connection;
-	struct call *call;
-
-	if (c->lost)
-		return;
-	c->lost = true;
-	snprintf(n->lost_detail, sizeof(n->lost_detail), "%s", why);
-	/* nothing more is said or heard; the descriptor stays, as event loops poll it */
-	shutdown(n->socket, SHUT_RDWR);
-	while ((call = LIST_FIRST(&n->calls))) {
-		LIST_REMOVE(call, link);
-		call->error = SHARE_EDISCONNECTED;
-		call->done = true;
-		if (call->answered)
-			call->answered(c, call, NULL, SHARE_EDISCONNECTED);
-	}
-	for (size_t i = 0; client_rooms[i]; i++)
-		if (client_rooms[i]->lose_broker)
-			client_rooms[i]->lose_broker(c);
-	bell_ring(&c->arrived);
-}
-
-void client_hear_farewell(share_client *c, const struct wire_bytes *detail)
-{
-	char why[256];
-
-	snprintf(why, sizeof(why), "the broker ended the connection: %.*s", (int)detail->size,
-		 (const char *)detail->data);
-	client_mark_lost(c, why);
-}
-
-void client_hear_ending(share_client *c, uint32_t within_ms)
-{
-	c->connection->ends_by = (int64_t)clock_ms() + within_ms;
-	dispatch_wake(c);
-}
-
-int share_ending(share_client *c)
-{
-	HAZARDS;
-	int64_t ends_by, left;
-	int r = client_resolve(&c);
-
-	if (r != 0)
-		return r;
-	rpc_poll(c);
-	pthread_mutex_lock(&c->lock);
-	ends_by = c->connection->ends_by;
-	if (c->lost)
-		r = client_lost(c);
-	pthread_mutex_unlock(&c->lock);
-	if (r != 0 || ends_by == 0)
-		return r;
-	left = ends_by - (int64_t)clock_ms();
-	return left < 1 ? 1 : left > INT_MAX ? INT_MAX : (int)left;
-}
-
-/* ------------------------------------------------------------------------------------------- */
 
 static struct connection *connection_new(void)
 {
@@ -227,34 +121,6 @@ void client_unref(share_client *c)
 	client_free(c);
 }
 
-/* The program's reference, when nobody is in a call about it, who might make something from it. */
-static void let_go(void *client)
-{
-	client_unref(client);
-}
-
-void share_disconnect(share_client *c)
-{
-	RANGE("share_disconnect", 0);
-	HAZARDS;
-	DETAIL_STAYS;
-
-	c = handle_take(c, HANDLE_CLIENT);
-	if (!c)
-		return;
-	if (client_is_forked(c)) {
-		handle_keep(c);
-		return;
-	}
-	atomic_store(&c->waiters.given_up, true);
-	waiters_wake(c, true);
-	operations_abandon(c);
-	for (size_t i = 0; client_rooms[i]; i++)
-		if (client_rooms[i]->leave)
-			client_rooms[i]->leave(c);
-	hazard_end(c, let_go);
-}
-
 const char *share_address(const share_client *c)
 {
 	HAZARDS;
@@ -262,6 +128,26 @@ const char *share_address(const share_client *c)
 	    hazard_set(handle_object(c)) ? handle_find(c, HANDLE_CLIENT) : NULL;
 
 	return found ? found->connection->address : NULL;
+}
+
+int share_ending(share_client *c)
+{
+	HAZARDS;
+	int64_t ends_by, left;
+	int r = client_resolve(&c);
+
+	if (r != 0)
+		return r;
+	rpc_poll(c);
+	pthread_mutex_lock(&c->lock);
+	ends_by = c->connection->ends_by;
+	if (c->lost)
+		r = client_lost(c);
+	pthread_mutex_unlock(&c->lock);
+	if (r != 0 || ends_by == 0)
+		return r;
+	left = ends_by - (int64_t)clock_ms();
+	return left < 1 ? 1 : left > INT_MAX ? INT_MAX : (int)left;
 }
 
 int share_ping(share_client *c)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Connecting: where the broker is found, how it is greeted, and what the program wants.
+ * Connecting: where the broker is found, how it is greeted, and what the program wants; and
+ * disconnecting.
  *
  * A program may run with more rights than who has started it (setuid, setgid, capabilities of its
  * file). The environment is then a stranger's, who must not say which broker the program trusts nor
@@ -255,4 +256,34 @@ int share_connect_with(const char *address, const share_connect_options *options
 	if (r == 0)
 		*out = handle_give(c);
 	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* The program's reference, when nobody is in a call about it, who might make something from it. */
+static void let_go(void *client)
+{
+	client_unref(client);
+}
+
+void share_disconnect(share_client *c)
+{
+	RANGE("share_disconnect", 0);
+	HAZARDS;
+	DETAIL_STAYS;
+
+	c = handle_take(c, HANDLE_CLIENT);
+	if (!c)
+		return;
+	if (client_is_forked(c)) {
+		handle_keep(c);
+		return;
+	}
+	atomic_store(&c->waiters.given_up, true);
+	waiters_wake(c, true);
+	operations_abandon(c);
+	for (size_t i = 0; client_rooms[i]; i++)
+		if (client_rooms[i]->leave)
+			client_rooms[i]->leave(c);
+	hazard_end(c, let_go);
 }
