@@ -20,6 +20,13 @@ def pytest_configure():
     _said = os.dup(2)
 
 
+def pytest_collection_finish():
+    """What was imported stays. Without this each gc.collect() of a test looks at all of it, which was
+    a quarter of the processor time of these tests."""
+    gc.collect()
+    gc.freeze()
+
+
 def patience(seconds=280):
     """From now on: who waits for a condition that never comes is told where."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=_said)
