@@ -111,13 +111,14 @@ static void compare(const struct journal *j, enum record_type type, uint32_t rec
 		log_bug("an object has no record (type %d)", type);
 		return;
 	}
-	memset(now, 0, sizeof(now));
 	for (size_t i = 0; i < n; i++) {
 		if (parts[i].iov_len > 0)
 			memcpy(now + size, parts[i].iov_base, parts[i].iov_len);
 		size += parts[i].iov_len;
 	}
 	bytes = journal_bytes(j, record, &room);
+	if (size < room)
+		memset(now + size, 0, room - size);
 	if (type == RECORD_BUFFER ? !is_same_block(bytes, room, now, size)
 				  : size > room || memcmp(bytes, now, room) != 0) {
 		size = 0;
