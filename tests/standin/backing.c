@@ -116,11 +116,11 @@ static struct backing *backing_new(int fd, unsigned device)
  * get more than there is. Of the host there is as much as anybody wants. */
 static CUresult size_to(int fd, unsigned device, uint64_t from, uint64_t size)
 {
-	uint64_t most = device == STANDIN_HOST ? UINT64_MAX : machine.memory;
+	bool limited = device != STANDIN_HOST;
 
-	if (size - from > most || ftruncate(fd, (off_t)size) != 0)
+	if ((limited && size - from > machine.memory) || ftruncate(fd, (off_t)size) != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (device_used(device) > most) {
+	if (limited && device_used(device) > machine.memory) {
 		if (ftruncate(fd, (off_t)from) != 0)
 			abort();
 		return CUDA_ERROR_OUT_OF_MEMORY;
