@@ -21,6 +21,8 @@
  * group always counts. */
 #define FIRST_GROUP 1u
 
+#define CHUNKS_SIZE (JOURNAL_MAX / CHUNK_SIZE * sizeof(struct chunk_state))
+
 static int get_memory(struct journal *j)
 {
 	int r;
@@ -103,9 +105,14 @@ static int open_journal(int fd, bool copy, struct journal **out, char *why, size
 		j->fd = -1;
 		j->spare_empty = EMPTY_SPARE;
 		TAILQ_INIT(&j->empty);
-		/* only those that are used get memory from the system */
-		j->chunks = calloc(JOURNAL_MAX / CHUNK_SIZE, sizeof(*j->chunks));
-		r = j->chunks ? 0 : -ENOMEM;
+		/* Only those that are used get memory from the system. calloc() would clear all of
+		 * them if memory that was freed before has room for them. */
+		j->chunks = mmap(NULL, CHUNKS_SIZE, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (j->chunks == MAP_FAILED) {
+			j->chunks = NULL;
+			r = -ENOMEM;
+		}
 	}
 	if (r == 0) {
 		j->is_copy = copy;
@@ -142,7 +149,8 @@ void journal_free(struct journal *j)
 	if (j->memory)
 		munmap(j->memory, JOURNAL_MAX);
 	fd_close(j->fd);
-	free(j->chunks);
+	if (j->chunks)
+		munmap(j->chunks, CHUNKS_SIZE);
 	free(j);
 }
 
