@@ -1,34 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * How clients come, and what they have. How they go is told in end.c.
+ * Clients: what they have and may do, and how they are found. How they come is told in come.c, and
+ * how they go in hang_up.c and end.c.
  */
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include <event2/event.h>
-#include <share/share.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "broker/accounts/account.h"
-#include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/end.h"
+#include "broker/client/inside.h"
 #include "broker/client/records.h"
 #include "broker/log/log.h"
-#include "broker/socket/closer.h"
 
 #define HANDSHAKE_SECONDS 10
-#define OPERATORS_BEYOND  4 /* connections of an administrator who is at the limit */
 
 static const char *const state_names[] = {
     [CLIENT_CONNECTED] = "connected",     [CLIENT_GREETED] = "greeted", [CLIENT_READY] = "ready",
@@ -40,18 +34,7 @@ const char *client_state_name(enum client_state state)
 	return state_names[state];
 }
 
-void client_set_state(struct client *c, enum client_state state)
-{
-	log_debug("client %llu (pid %d, '%s'): %s -> %s", (unsigned long long)c->id,
-		  (int)c->peer.pid, c->label, state_names[c->state], state_names[state]);
-	c->state = state;
-	client_note(c);
-	c->broker->clients->rooms->changed_state(c);
-}
-
 /* ------------------------------------------------------------------------------------------- */
-
-static const char out_of_memory[] = "the broker is out of memory";
 
 int client_limit_handshake(struct client *c)
 {
@@ -61,203 +44,12 @@ int client_limit_handshake(struct client *c)
 	return event_add(c->end.timer, &limit);
 }
 
-/* Starts to serve the client. Its socket and @closing are taken over once it has a connection. */
-static int start(struct client *c, struct closing *closing)
-{
-	int r = connection_new(c, closing, &c->connection);
-
-	if (r < 0)
-		return r;
-	c->end.death.serve = client_on_death;
-	c->end.timer = event_new(c->broker->base, -1, 0, client_on_timer, c);
-	if (!c->end.timer || client_limit_handshake(c) < 0)
-		return -ENOMEM;
-	return turn_start(&c->broker->clients->turns, account_turns(c->account), &c->end.death,
-			  c->peer.pidfd, EPOLLIN);
-}
-
-/* Refuses a peer before it has become a client. */
-static void refuse(int socket, uid_t uid, int error, const char *why)
-{
-	log_warning_of(uid, "who connects is refused: %s", why);
-	connection_farewell(socket, error, why);
-}
-
-/* Charges the client for its connection, at most @beyond connections beyond the limit: an
- * administrator who is at the limit may be an operator who wants to know why, and HELLO tells
- * whether that is so. */
-static bool charge_connection(struct client *c, unsigned beyond)
-{
-	c->admission.lacks = LIMIT_MEMORY;
-	if (beyond == 0 &&
-	    !account_may_add(c->account, LIMIT_MEMORY, PRICE_TIMELINES + peer_size(&c->peer)))
-		return false;
-	c->admission.lacks = LIMIT_CONNECTIONS;
-	if (!charge_take_beyond(&c->admission.connection, c->account, LIMIT_CONNECTIONS, 1, 0,
-				beyond))
-		return false;
-	c->admission.lacks = LIMIT_DESCRIPTORS;
-	if (charge_take_beyond(&c->admission.descriptors, c->account, LIMIT_DESCRIPTORS,
-			       CLIENT_DESCRIPTORS, 0, beyond * CLIENT_DESCRIPTORS)) {
-		account_must_add(c->account, peer_size(&c->peer));
-		return true;
-	}
-	charge_return(&c->admission.connection);
-	return false;
-}
-
 void client_return_admission(struct client *c)
 {
 	if (c->admission.connection.account)
 		account_give_back(c->account, peer_size(&c->peer));
 	charge_return(&c->admission.connection);
 	charge_return(&c->admission.descriptors);
-}
-
-static bool admit(struct client *c)
-{
-	enum limit_kind lacks;
-
-	c->admission.for_operator = broker_is_ending(c->broker);
-	if (c->admission.for_operator && !client_may_operate(c))
-		return false;
-	if (charge_connection(c, 0))
-		return true;
-	connections_look_whether_received(c->broker, c->account);
-	if (charge_connection(c, 0))
-		return true;
-	lacks = c->admission.lacks;
-	c->admission.for_operator = client_may_operate(c) && charge_connection(c, OPERATORS_BEYOND);
-	c->admission.lacks = lacks;
-	return c->admission.for_operator;
-}
-
-/* Tells the peer why it is not let in; the log is told, too, that a limit is reached. When the
- * broker is about to end, the error is the same as when no broker serves, so that a program that
- * goes on trying then goes on trying now. */
-static void refuse_admission(const struct client *c, int socket)
-{
-	struct failure failure;
-
-	if (broker_is_ending(c->broker))
-		failure_set(&failure, SHARE_ENOBROKER,
-			    "the broker is about to end, and lets in only administrators' tools; "
-			    "connect to the next one");
-	else
-		account_refuse(c->account, c->admission.lacks, "", &failure);
-	connection_farewell(socket, failure.error, failure.text);
-}
-
-bool client_greets_as(struct client *c, bool operator)
-{
-	if (!c->admission.for_operator || operator)
-		return true;
-	connection_send_rest(c->connection);
-	refuse_admission(c, c->socket);
-	client_hang_up(c, 0, NULL);
-	return false;
-}
-
-static void let_go(int socket, struct closing *closing)
-{
-	if (closing)
-		closing_start(closing, socket);
-	else
-		fd_close(socket);
-}
-
-/* Finds out who the peer is. False if that cannot be told, which the peer is told then. */
-static bool identify(struct client *c, int socket)
-{
-	char why[128];
-	int r;
-
-	c->peer.pidfd = -1;
-	r = peer_identify(socket, &c->peer);
-	if (r >= 0)
-		return true;
-	snprintf(why, sizeof(why), "the broker cannot tell who you are: %s",
-		 r == -EOVERFLOW ? "its user namespace has no number for this user (start it "
-				   "outside, or map the user)"
-				 : strerror(-r));
-	/* A peer that is dead already, or of a user namespace of its own, gets no line in the log:
-	 * anybody could fill the log with such lines. */
-	if (r == -ESRCH || r == -EOVERFLOW)
-		connection_farewell(socket, SHARE_EACCES, why);
-	else
-		refuse(socket, LOG_UID_UNKNOWN,
-		       r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM, why);
-	return false;
-}
-
-/* Makes a client of the peer, or refuses it. Returns a reference to the peer's account, or NULL if
- * that was not found. */
-static struct account *come(struct broker *b, int socket, struct closing *closing)
-{
-	struct client *c = calloc(1, sizeof(*c));
-	struct account *account = NULL;
-	char why[128];
-	int r;
-
-	if (!c || b->clients->rooms->begin(c) < 0) {
-		free(c);
-		refuse(socket, LOG_UID_UNKNOWN, SHARE_ESYSTEM, out_of_memory);
-		let_go(socket, closing);
-		return NULL;
-	}
-	c->broker = b;
-	c->socket = socket;
-	TAILQ_INIT(&c->requests.unanswered);
-	if (!identify(c, socket))
-		goto refuse;
-	c->account = account_get(b->accounts, c->peer.uid);
-	if (!c->account) {
-		refuse(socket, c->peer.uid, SHARE_ESYSTEM, out_of_memory);
-		goto refuse;
-	}
-	account = account_ref(c->account);
-	if (!admit(c)) {
-		refuse_admission(c, socket);
-		goto refuse;
-	}
-	r = clients_add(b->clients, c);
-	if (r < 0) {
-		refuse(socket, c->peer.uid, SHARE_ESYSTEM,
-		       r == -ENOMEM ? out_of_memory : "the broker has no room for more clients");
-		goto refuse;
-	}
-	b->counters.clients++;
-	r = start(c, closing);
-	if (r < 0) {
-		snprintf(why, sizeof(why), "the broker cannot serve you: %s", strerror(-r));
-		refuse(socket, c->peer.uid,
-		       r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM,
-		       r == -ENOMEM ? out_of_memory : why);
-		if (!c->connection)
-			let_go(socket, closing);
-		client_free(c);
-	}
-	return account;
-
-refuse:
-	b->clients->rooms->end(c);
-	client_return_admission(c);
-	account_unref(c->account);
-	peer_deinit(&c->peer);
-	let_go(socket, closing);
-	free(c);
-	return account;
-}
-
-void client_accept(struct broker *b, int socket, struct closing *closing)
-{
-	uint64_t begun = clock_ns();
-	struct account *account = come(b, socket, closing);
-
-	if (!account)
-		return;
-	turns_share(&b->clients->turns, account_turns(account), begun);
-	account_unref(account);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -286,47 +78,80 @@ bool client_may_operate(const struct client *c)
 	return client_may(c, RIGHT_MANAGE, &(struct access_object){.kind = OBJECT_BROKER});
 }
 
-/* Counts how long a request has taken to be answered. An answer that comes after the handler has
- * returned is counted if the time of its request was kept. */
-static void count_answer(struct client *c, uint32_t serial)
-{
-	struct timed_request *request = &c->requests.current;
+/* ------------------------------------------------------------------------------------------- */
+/* How they are found                                                                          */
 
-	if (request->serial != serial)
-		return;
-	latency_add(&c->broker->counters.by_message[request->type].latency,
-		    clock_ns() - request->arrived_ns);
-	request->serial = 0;
+#define MAX_CLIENTS (1u << 20)
+
+static uint64_t hash(const struct table_link *link)
+{
+	return table_mix(((const struct client *)(const void *)link)->id);
 }
 
-void client_send(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)
+static bool has_id(const struct table_link *link, const void *key)
 {
-	int r;
-
-	if (!c->connection || c->end.drained)
-		return;
-	r = connection_send(c->connection, m, fds, n_fds);
-	if (m->serial)
-		count_answer(c, m->serial);
-	if (m->serial && !TAILQ_EMPTY(&c->requests.unanswered))
-		unanswered_done(c, m->serial);
-	if (r < 0)
-		client_lose(c, r);
+	return ((const struct client *)(const void *)link)->id == *(const uint64_t *)key;
 }
 
-bool client_offer(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)
+void clients_table_init(struct clients *all)
 {
-	int r;
-
-	if (!c->connection || c->end.drained)
-		return false;
-	r = connection_offer(c->connection, m, fds, n_fds);
-	if (r < 0 && r != -EAGAIN)
-		client_lose(c, r);
-	return r == 0;
+	table_init(&all->by_id, hash);
 }
 
-bool client_keeps_up(const struct client *c)
+/* To tell so many clients what happens costs as much again as what happens. */
+#define TOLD_FOR_AS_MUCH 8
+
+int clients_turn(const struct clients *all, int most)
 {
-	return c->connection && connection_is_idle(c->connection);
+	int share = most / (1 + (int)(all->n_told / TOLD_FOR_AS_MUCH));
+
+	return share > 0 ? share : 1;
+}
+
+int clients_add_at(struct clients *all, struct client *c, uint32_t slot)
+{
+	uint32_t room = all->n_slots ? all->n_slots : 64;
+	struct client **by_slot;
+
+	if (slot >= MAX_CLIENTS)
+		return -EMFILE;
+	while (room <= slot)
+		room *= 2;
+	if (room > all->n_slots) {
+		by_slot = realloc(all->by_slot, room * sizeof(struct client *));
+		if (!by_slot)
+			return -ENOMEM;
+		memset(by_slot + all->n_slots, 0, (room - all->n_slots) * sizeof(struct client *));
+		all->by_slot = by_slot;
+		all->n_slots = room;
+	}
+	if (all->by_slot[slot])
+		return -EEXIST;
+	all->by_slot[slot] = c;
+	table_insert(&all->by_id, &c->by_id);
+	all->n++;
+	c->slot = slot;
+	return 0;
+}
+
+int clients_add(struct clients *all, struct client *c)
+{
+	uint32_t slot = 0;
+
+	while (slot < all->n_slots && all->by_slot[slot])
+		slot++;
+	c->id = ++all->last_id;
+	return clients_add_at(all, c, slot);
+}
+
+struct client *clients_find(const struct clients *all, uint64_t id)
+{
+	return (struct client *)(void *)table_find(&all->by_id, table_mix(id), has_id, &id);
+}
+
+void clients_remove(struct clients *all, struct client *c)
+{
+	all->by_slot[c->slot] = NULL;
+	table_remove(&all->by_id, &c->by_id);
+	all->n--;
 }

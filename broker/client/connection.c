@@ -1,245 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The broker's end of a socket: when it is read, and when to stop. What goes out on it is
- * sending.c's business, what a message means the rooms' above, and what becomes of a client whose
- * connection has failed end.c's.
+ * The broker's end of a socket: how it comes and goes, and the descriptors that are under way on
+ * it. What comes in is reading.c's business, what goes out sending.c's, and what becomes of a
+ * client whose connection has failed hang_up.c's.
  */
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <event2/event.h>
-#include <share/share.h>
+#include <linux/sockios.h>
 
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
-#include "broker/client/conversation.h"
 #include "broker/client/inside.h"
-#include "broker/client/records.h"
-#include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/socket/closer.h"
-#include "memory/adopt.h"
 #include "wire/packet.h"
 
-#define PACKETS_A_TURN   16 /* so many that need no answer are read before it is others' turn */
-#define PACKETS_AT_DEATH 1024
-#define BROUGHT_MAX      64 /* so many of a user may wait to be closed before it may bring more */
-
-enum read_result {
-	READ_NOTHING, /* nothing more is there, or the connection has ended */
-	READ_MORE,    /* there may be more */
-	READ_ANSWERED,
-	READ_LATER, /* a packet is there, and is not taken now */
-};
-
-/* The descriptors that came with a request. How long it takes to close one depends on its file, and
- * so on the client that has sent it. Therefore none is taken before there is what it takes to have
- * a thread close it. */
-struct brought {
-	struct fd_list fds;
-	struct closing *closing[PACKET_OWN_FDS];
-};
-
-static void close_brought(struct brought *all)
-{
-	for (size_t i = 0; i < PACKET_OWN_FDS; i++) {
-		int fd = fd_list_take(&all->fds, i);
-
-		if (fd >= 0)
-			closing_start_other(all->closing[i], fd);
-		else
-			closing_free(all->closing[i]);
-	}
-	all->fds.n = 0;
-}
-
-/* Whether a user has to wait before it brings more descriptors: others need the broker's as well,
- * and the listener waits when too many are being closed. */
-static bool has_brought_too_many(const struct connection *c)
-{
-	const struct clients *clients = c->broker->clients;
-	size_t most = clients->max_closing / 4;
-
-	return closer_is_behind(clients->closer, c->client->peer.uid,
-				most < BROUGHT_MAX ? most : BROUGHT_MAX);
-}
-
-/* Takes the descriptors of the next packet. 0; -EBUSY: others that this user has brought have to be
- * closed first; -EPROTO: it has some that no request has. If this fails, the packet stays in the
- * socket. */
-static int take_brought(struct connection *c, struct brought *all)
-{
-	int r = c->closing ? packet_peek_fds(c->socket) : 0;
-
-	if (r <= 0)
-		return r;
-	if (!c->client->brings)
-		return -EPROTO;
-	if (has_brought_too_many(c))
-		return -EBUSY;
-	for (size_t i = 0; i < PACKET_OWN_FDS; i++) {
-		all->closing[i] = closing_new_for(c->broker->clients->closer, c->client->peer.uid);
-		if (!all->closing[i])
-			return -EPROTO;
-	}
-	r = packet_peek_own_fds(c->socket, &all->fds);
-	for (size_t i = 0; r == 0 && i < all->fds.n; i++)
-		if (!memory_may_be_brought(all->fds.fds[i]))
-			r = -EPROTO;
-	return r == -EMSGSIZE ? -EPROTO : r;
-}
-
-/* A client that connected before the broker listened may have sent descriptors ahead. What it has
- * sent since has none, so when nothing is left in the socket, nobody has to look for descriptors
- * any more. This comes before the answer is sent, because a client that waits for it has nothing in
- * the socket until then, and may have something afterwards. */
-static void stop_peeking(struct connection *c)
-{
-	if (!c->refuses_fds || packet_peek_fds(c->socket) != -EAGAIN)
-		return;
-	closing_free(c->closing);
-	c->closing = NULL;
-	c->refuses_fds = false;
-}
-
-static enum read_result read_one(struct connection *c)
-{
-	struct client *client = c->client;
-	struct broker *b = client->broker;
-	struct inbox *inbox = journal_inbox(b->journal);
-	struct brought brought;
-	struct fd_list none;
-	bool answered;
-	int r;
-
-	brought.fds.n = 0;
-	memset(brought.closing, 0, sizeof(brought.closing));
-
-	r = take_brought(c, &brought);
-	if (r == -EBUSY)
-		return READ_LATER;
-	if (r == -EPROTO) {
-		close_brought(&brought);
-		client_hang_up(client, SHARE_EPROTO, wire_error_text(WIRE_E_FDS));
-		return READ_NOTHING;
-	}
-	if (r == 0) {
-		journal_expect(b->journal, client->id);
-		/* descriptors that were taken are in the packet as well, and go with it */
-		r = packet_receive_into(c->socket, &inbox->header, inbox->packet,
-					sizeof(inbox->packet), brought.fds.n > 0 ? NULL : &none);
-	}
-	if (r < 0)
-		close_brought(&brought);
-	if (r == -EAGAIN)
-		return READ_NOTHING;
-	if (r == -EMSGSIZE) {
-		client_hang_up(client, SHARE_EPROTO,
-			       "a message was too large or lost its descriptors");
-		return READ_NOTHING;
-	}
-	if (r < 0) {
-		client_lose(client, r);
-		return READ_NOTHING;
-	}
-	stop_peeking(c);
-	answered = b->clients->rooms->handle(client, inbox->packet, inbox->header.msg_len,
-					     brought.fds.n > 0 ? &brought.fds : &none);
-	close_brought(&brought);
-	broker_commit(b);
-	if (client->connection != c)
-		return READ_NOTHING;
-	return answered ? READ_ANSWERED : READ_MORE;
-}
-
-static void on_client_turn(struct turn *turn, uint32_t events)
-{
-	struct connection *c = (void *)((char *)turn - offsetof(struct connection, turn));
-
-	if (c->waits) {
-		if (events & EPOLLOUT)
-			connection_flush(c);
-		else
-			/* the peer has hung up, so nothing will go out any more, and while the
-			 * socket is full nothing else says so again */
-			client_lose(c->client, -EPIPE);
-		return;
-	}
-	/* After an answer there is rarely more to read, and to look would cost a system call on the
-	 * way of every request. If there is more, the loop comes back at once. Every packet may end
-	 * the connection, and with it @c. */
-	for (int i = 0; i < PACKETS_A_TURN; i++) {
-		enum read_result result = read_one(c);
-
-		if (result == READ_LATER)
-			connection_pause(c);
-		if (result != READ_MORE || c->waits)
-			break;
-	}
-}
-
-void connection_drain(struct connection *c)
-{
-	enum read_result result = READ_MORE;
-
-	/* a socket holds a few hundred messages; if more come, another process has the socket,
-	 * too */
-	for (int i = 0; i < PACKETS_AT_DEATH && result != READ_NOTHING && result != READ_LATER; i++)
-		result = read_one(c);
-}
-
-int client_let_bring(struct client *client)
-{
-	struct connection *c = client->connection;
-
-	if (!c->closing)
-		c->closing = closing_new(c->broker->clients->closer);
-	if (!c->closing)
-		return -ENOMEM;
-	packet_accept_fds(c->socket);
-	c->refuses_fds = false;
-	client->brings = true;
-	client_note(client);
-	return 0;
-}
-
-int connection_new(struct client *client, struct closing *closing, struct connection **out)
-{
-	struct connection *c = calloc(1, sizeof(*c));
-	int r;
-
-	if (!c)
-		return -ENOMEM;
-	c->broker = client->broker;
-	c->account = client->account;
-	c->client = client;
-	c->socket = client->socket;
-	c->retry_ms = RETRY_MS;
-	TAILQ_INIT(&c->queue);
-	c->turn.serve = on_client_turn;
-	c->retry = event_new(client->broker->base, -1, 0, connection_on_retry, c);
-	r = c->retry ? turn_start(&client->broker->clients->turns, account_turns(client->account),
-				  &c->turn, c->socket, EPOLLIN)
-		     : -ENOMEM;
-	if (r < 0) {
-		c->socket = -1;
-		connection_free(c);
-		return r;
-	}
-	c->closing = closing;
-	c->refuses_fds = closing && packet_refuses_fds(c->socket);
-	*out = c;
-	return 0;
-}
+#define LOOKED_AT 32 /* so many connections are looked at in one go */
 
 void connection_let_go(struct connection *c)
 {
@@ -254,6 +41,139 @@ void connection_let_go(struct connection *c)
 	if (!c->client)
 		account_unref(c->account);
 	free(c);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Descriptors in flight                                                                       */
+
+void connection_received_all(struct connection *c)
+{
+	if (c->fds_in_flight == 0)
+		return;
+	account_fds_received(c->account, c->fds_in_flight);
+	c->fds_in_flight = 0;
+	TAILQ_REMOVE(&c->broker->clients->in_flight, c, in_flight);
+}
+
+bool connection_look_whether_received(struct connection *c)
+{
+	int unread = 0;
+
+	if (ioctl(c->socket, SIOCOUTQ, &unread) < 0 || unread > 0)
+		return false;
+	connection_received_all(c);
+	return true;
+}
+
+/* Looks at the connections that were looked at longest ago, whoever's they are. */
+static void look_around(struct broker *b)
+{
+	struct connection *c;
+
+	for (int i = 0; i < LOOKED_AT && (c = TAILQ_FIRST(&b->clients->in_flight)); i++) {
+		if (connection_look_whether_received(c)) {
+			if (!c->client)
+				connection_let_go(c);
+			continue;
+		}
+		TAILQ_REMOVE(&b->clients->in_flight, c, in_flight);
+		TAILQ_INSERT_TAIL(&b->clients->in_flight, c, in_flight);
+	}
+}
+
+bool connection_may_send_fds(struct connection *c, size_t n, size_t most, size_t part)
+{
+	const struct account *a = c->account;
+
+	if (n == 0)
+		return true;
+	if (c->fds_in_flight > 0)
+		connection_look_whether_received(c);
+	if (c->fds_in_flight + n > most)
+		return false;
+	if (account_may_send_fds(a, n, part))
+		return true;
+	look_around(c->broker);
+	return account_may_send_fds(a, n, part);
+}
+
+/* Descriptors that the peer has not received when its connection ends would not count any more,
+ * but be there all the same. */
+void connection_wait_until_received(struct connection *c)
+{
+	const struct timeval delay = {0, RETRY_LAST_MS * 1000};
+
+	if (connection_look_whether_received(c))
+		connection_let_go(c);
+	else
+		broker_set_timer(c->broker, c->retry, &delay);
+}
+
+void connections_look_whether_received(struct broker *b, const struct account *a)
+{
+	struct connection *c, *next;
+	int looks = LOOKED_AT;
+
+	for (c = TAILQ_FIRST(&b->clients->in_flight); c && looks > 0; c = next) {
+		next = TAILQ_NEXT(c, in_flight); /* only @c can go */
+		if (c->client || c->account != a)
+			continue;
+		looks--;
+		if (connection_look_whether_received(c))
+			connection_let_go(c);
+	}
+}
+
+void connections_catch_up(struct broker *b)
+{
+	struct connection *c, *next;
+
+	for (c = TAILQ_FIRST(&b->clients->in_flight); c; c = next) {
+		next = TAILQ_NEXT(c, in_flight); /* only @c can go */
+		if (!c->client)
+			connection_wait_until_received(c);
+	}
+}
+
+void connections_end(struct broker *b)
+{
+	struct connection *c;
+
+	while ((c = TAILQ_FIRST(&b->clients->in_flight))) {
+		connection_received_all(c);
+		connection_let_go(c);
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int connection_new(struct client *client, struct closing *closing, struct connection **out)
+{
+	struct connection *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	c->broker = client->broker;
+	c->account = client->account;
+	c->client = client;
+	c->socket = client->socket;
+	c->retry_ms = RETRY_MS;
+	TAILQ_INIT(&c->queue);
+	c->turn.serve = connection_on_turn;
+	c->retry = event_new(client->broker->base, -1, 0, connection_on_retry, c);
+	r = c->retry ? turn_start(&client->broker->clients->turns, account_turns(client->account),
+				  &c->turn, c->socket, EPOLLIN)
+		     : -ENOMEM;
+	if (r < 0) {
+		c->socket = -1;
+		connection_free(c);
+		return r;
+	}
+	c->closing = closing;
+	c->refuses_fds = closing && packet_refuses_fds(c->socket);
+	*out = c;
+	return 0;
 }
 
 void connection_free(struct connection *c)

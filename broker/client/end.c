@@ -10,11 +10,8 @@
  * A client is freed there, never under the feet of a handler.
  */
 
-#include <errno.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <event2/event.h>
 #include <share/share.h>
@@ -31,6 +28,7 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/end.h"
+#include "broker/client/inside.h"
 #include "broker/client/records.h"
 #include "broker/log/log.h"
 
@@ -45,17 +43,14 @@ static const struct timeval at_once = {0, 0};
 static const struct timeval later = {0, 50 * 1000};
 static const struct timeval dying = {1, 0};
 
-/* Ends the connection. The log is to name all that the client held, so that is kept before: some of
- * it ends with the connection. */
-static void close_connection(struct client *c)
+void client_set_state(struct client *c, enum client_state state)
 {
-	if (c->connection)
-		c->logged.held = c->holds;
-	connection_free(c->connection);
-	c->connection = NULL;
-	c->socket = -1;
-	unanswered_drop(c);
+	log_debug("client %llu (pid %d, '%s'): %s -> %s", (unsigned long long)c->id,
+		  (int)c->peer.pid, c->label, client_state_name(c->state),
+		  client_state_name(state));
+	c->state = state;
 	client_note(c);
+	c->broker->clients->rooms->changed_state(c);
 }
 
 /* True when all steps were taken to their ends. */
@@ -71,7 +66,7 @@ void client_free(struct client *c)
 {
 	struct broker *b = c->broker;
 
-	close_connection(c);
+	client_close_connection(c);
 	turn_end(&c->end.death);
 	if (c->end.timer)
 		event_free(c->end.timer);
@@ -161,7 +156,7 @@ void client_on_death(struct turn *turn, uint32_t events)
 	c->end.drained = true;
 	if (c->connection)
 		connection_drain(c->connection);
-	close_connection(c);
+	client_close_connection(c);
 	if (c->logged.quarantine_told)
 		log_quarantine_over(&who, &c->holds);
 	else if (c->state != CLIENT_ENDING && holdings_any(&c->logged.held))
@@ -221,11 +216,6 @@ static void on_handshake_limit(struct client *c)
 		client_hang_up(c, SHARE_EPROTO, "the handshake took too long");
 }
 
-void client_outlive_connection_soon(struct client *c)
-{
-	broker_set_timer(c->broker, c->end.timer, &at_once);
-}
-
 void client_on_timer(evutil_socket_t fd, short what, void *data)
 {
 	struct client *c = data;
@@ -247,56 +237,6 @@ void clients_look_at_ended(struct broker *b)
 			outlive_connection(b->clients->by_slot[i]);
 }
 
-void client_hang_up(struct client *c, int error, const char *why)
-{
-	struct log_client who = client_in_log(c);
-
-	if (!c->connection)
-		return;
-	c->end.forfeits |= why != NULL && !MUTATION(dropped_keep_tokens);
-	if (why) {
-		c->broker->counters.dropped++;
-		log_violation(&who, why);
-		connection_send_rest(c->connection);
-		connection_farewell(c->socket, error, why);
-	}
-	close_connection(c);
-	/* the loop does the rest, as a function that is sending to this client may be going through
-	 * its lists */
-	if (c->state < CLIENT_QUARANTINED)
-		client_outlive_connection_soon(c);
-}
-
-void client_drop(struct client *c, const struct client *by)
-{
-	struct log_client who = client_in_log(c);
-	char why[128];
-
-	snprintf(why, sizeof(why), "uid %u has dropped this client (sharectl drop-client)",
-		 (unsigned)by->peer.uid);
-	c->end.forfeits = !MUTATION(dropped_keep_tokens);
-	log_dropped(&who, by->peer.uid);
-	connection_send_rest(c->connection);
-	connection_farewell(c->socket, SHARE_EDISCONNECTED, why);
-	client_hang_up(c, 0, NULL);
-}
-
-void client_lose(struct client *c, int error)
-{
-	struct log_client who = client_in_log(c);
-	char why[128];
-
-	/* a connection that the peer has ended is not worth a line */
-	if (c->connection && error != -EPIPE && error != -ECONNRESET) {
-		snprintf(why, sizeof(why), "the broker cannot go on with this connection: %s",
-			 strerror(-error));
-		log_lost(&who, why);
-		connection_send_rest(c->connection);
-		connection_farewell(c->socket, SHARE_ESYSTEM, why);
-	}
-	client_hang_up(c, 0, NULL);
-}
-
 void client_goodbye(struct client *c, uint32_t serial)
 {
 	c->requests.goodbye = serial;
@@ -307,7 +247,7 @@ void client_discard(struct client *c)
 {
 	int budget;
 
-	close_connection(c);
+	client_close_connection(c);
 	start_ending(c);
 	do
 		budget = TURN;

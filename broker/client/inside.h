@@ -13,10 +13,17 @@
 #include "broker/accounts/turns.h"
 #include "wire/packet.h"
 
-/* Inside of connections: what reading (connection.c) and sending (sending.c) know of each other. */
+/*
+ * How the files of this room know each other. From below to above: clients as they are found
+ * (client), their records (records), packets on their way out (queue), sockets (connection), how
+ * connections end (hang_up), what goes out (sending) and comes in (reading), how clients go (end)
+ * and come (come), and what serves all of them (clients, listener, restore). None calls one that is
+ * above it.
+ */
 
 struct broker;
 struct client;
+struct clients;
 struct closing;
 struct event;
 
@@ -39,7 +46,8 @@ struct queued {
 	unsigned char data[];
 };
 
-#define RETRY_MS 2 /* at first; after each failure it is twice as long */
+#define RETRY_MS      2 /* at first; after each failure it is twice as long */
+#define RETRY_LAST_MS 64
 
 struct connection {
 	struct broker *broker;
@@ -63,8 +71,19 @@ struct connection {
 	struct charge charge, charge_socket; /* what it is charged for once the client is gone */
 };
 
-/* connection.c: frees a connection whose peer has received all that it was sent. */
+/* connection.c */
+/* Frees a connection whose peer has received all that it was sent. */
 void connection_let_go(struct connection *c);
+/* Stops counting the descriptors in flight, as the peer has received them all, or as the broker
+ * ends. */
+void connection_received_all(struct connection *c);
+/* Frees a connection that has ended, as soon as the peer has received all that it was sent. */
+void connection_wait_until_received(struct connection *c);
+/* Whether the peer has received all descriptors; then they are counted no more. */
+bool connection_look_whether_received(struct connection *c);
+/* Whether @n more descriptors may be sent. @most: so many may be in flight on the connection.
+ * @part: what the user may have in flight is divided by it; 1 for what the user has asked for. */
+bool connection_may_send_fds(struct connection *c, size_t n, size_t most, size_t part);
 
 /* queue.c */
 /* Queues a packet, to be sent when what was said counts. 0 or -ENOMEM. */
@@ -80,16 +99,30 @@ int queued_let_wait(struct connection *c, struct queued *q);
 /* Sends of the queue what the socket takes now, and drops the rest. */
 void connection_drop_queue(struct connection *c);
 
+/* Puts a packet behind all others; charges the client for it; gives it descriptors of its own. */
+void queued_add_last(struct connection *c, struct queued *q);
+bool queued_pay(struct client *c, struct queued *q);
+int queued_own_fds(struct fd_list *fds);
+
+/* reading.c: a turn to read, or to write while something waits to go out. */
+void connection_on_turn(struct turn *turn, uint32_t events);
+
 /* sending.c */
 /* Sends as much of what waits to go out as the socket takes now. */
 void connection_flush(struct connection *c);
 /* Stops reading from the client for a moment. */
 void connection_pause(struct connection *c);
 void connection_on_retry(evutil_socket_t fd, short what, void *data);
-/* Stops counting the descriptors in flight, as the peer has received them all, or as the broker
- * ends. */
-void connection_received_all(struct connection *c);
-/* Frees a connection that has ended, as soon as the peer has received all that it was sent. */
-void connection_wait_until_received(struct connection *c);
+
+/* client.c */
+void clients_table_init(struct clients *all);
+
+/* hang_up.c: ends the connection. The log is to name all that the client held, so that is kept
+ * before: some of it ends with the connection. */
+void client_close_connection(struct client *c);
+
+/* restore.c: make a client, and a packet to one, of what was read. 0 or negative errno. */
+int client_attach(struct broker *b, void *object);
+int queued_attach(struct broker *b, void *object);
 
 #endif

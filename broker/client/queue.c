@@ -18,7 +18,6 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
-#include "broker/client/conversation.h"
 #include "broker/client/inside.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
@@ -61,7 +60,7 @@ void connection_drop_queue(struct connection *c)
 		queued_free(c, q);
 }
 
-static void add_last(struct connection *c, struct queued *q)
+void queued_add_last(struct connection *c, struct queued *q)
 {
 	q->connection = c;
 	TAILQ_INSERT_TAIL(&c->queue, q, link);
@@ -71,7 +70,7 @@ static void add_last(struct connection *c, struct queued *q)
 
 /* Puts duplicates of descriptors in their place, which the keeper has as well. 0 or negative
  * errno, and nothing has changed. */
-static int own_fds(struct fd_list *fds)
+int queued_own_fds(struct fd_list *fds)
 {
 	struct fd_list own = {.n = 0};
 	int r = 0;
@@ -94,7 +93,7 @@ static int own_fds(struct fd_list *fds)
 	return r;
 }
 
-static bool pay(struct client *c, struct queued *q)
+bool queued_pay(struct client *c, struct queued *q)
 {
 	uint64_t size = sizeof(*q) + q->size, own = OWN_OF_PRICE(sizeof(*q)) + q->size;
 
@@ -109,9 +108,9 @@ int queued_let_wait(struct connection *c, struct queued *q)
 
 	if (q->waits)
 		return 0;
-	if (!pay(c->client, q))
+	if (!queued_pay(c->client, q))
 		return -EDQUOT;
-	r = own_fds(&q->fds);
+	r = queued_own_fds(&q->fds);
 	if (r < 0)
 		return r;
 	q->waits = true;
@@ -156,7 +155,7 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 		memcpy(q->fds.fds, fds, n_fds * sizeof(*fds));
 	memcpy(q->data, data, size);
 	q->size = wire_put_number(q->data, size, number);
-	add_last(c, q);
+	queued_add_last(c, q);
 	if (!MUTATION(answer_not_noted))
 		queued_note(q);
 	return 0;
@@ -196,31 +195,6 @@ static void queued_fields(struct record *r, void *object)
 static uint64_t queued_order(const void *object)
 {
 	return ((const struct queued *)object)->number;
-}
-
-static int queued_attach(struct broker *b, void *object)
-{
-	struct queued *q = object;
-	struct client *c = clients_find(b->clients, q->client);
-	struct connection *connection = c ? c->connection : NULL;
-
-	/* the packet gets descriptors of its own, as what they were of may be gone by now */
-	if (connection && own_fds(&q->fds) == 0) {
-		q->waits = true;
-		pay(c, q);
-		add_last(connection, q);
-		queued_note(q);
-		return 0;
-	}
-	journal_drop(b->journal, &q->record);
-	free(q);
-	/* a client that is to get a descriptor that is gone cannot go on; what it holds stays its
-	 * own until it ends */
-	if (connection) {
-		connection->waits = true; /* so that nothing of its queue is sent again */
-		client_hang_up(c, 0, NULL);
-	}
-	return 0;
 }
 
 static const struct object_kind queued_kind = {

@@ -12,8 +12,6 @@
  */
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -22,72 +20,17 @@
 #include <linux/sockios.h>
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/inside.h"
-#include "broker/journal/journal.h"
-#include "broker/keeper/kept.h"
+#include "broker/client/records.h"
 #include "wire/packet.h"
 
 #define FDS_IN_FLIGHT_MAX 192
-#define RETRY_LAST_MS     64
-#define LOOKED_AT         32 /* so many connections are looked at in one go */
-
-void connection_received_all(struct connection *c)
-{
-	if (c->fds_in_flight == 0)
-		return;
-	account_fds_received(c->account, c->fds_in_flight);
-	c->fds_in_flight = 0;
-	TAILQ_REMOVE(&c->broker->clients->in_flight, c, in_flight);
-}
-
-static bool look_whether_received(struct connection *c)
-{
-	int unread = 0;
-
-	if (ioctl(c->socket, SIOCOUTQ, &unread) < 0 || unread > 0)
-		return false;
-	connection_received_all(c);
-	return true;
-}
-
-/* Looks at the connections that were looked at longest ago, whoever's they are. */
-static void look_around(struct broker *b)
-{
-	struct connection *c;
-
-	for (int i = 0; i < LOOKED_AT && (c = TAILQ_FIRST(&b->clients->in_flight)); i++) {
-		if (look_whether_received(c)) {
-			if (!c->client)
-				connection_let_go(c);
-			continue;
-		}
-		TAILQ_REMOVE(&b->clients->in_flight, c, in_flight);
-		TAILQ_INSERT_TAIL(&b->clients->in_flight, c, in_flight);
-	}
-}
-
-/* Whether @n more descriptors may be sent. @most: so many may be in flight on the connection.
- * @part: what the user may have in flight is divided by it; 1 for what the user has asked for. */
-static bool may_send_fds(struct connection *c, size_t n, size_t most, size_t part)
-{
-	const struct account *a = c->account;
-
-	if (n == 0)
-		return true;
-	if (c->fds_in_flight > 0)
-		look_whether_received(c);
-	if (c->fds_in_flight + n > most)
-		return false;
-	if (account_may_send_fds(a, n, part))
-		return true;
-	look_around(c->broker);
-	return account_may_send_fds(a, n, part);
-}
 
 /* Sends a packet. 0; -EAGAIN: it cannot go out now; otherwise the connection has failed. */
 static int send_now(struct connection *c, const void *data, size_t size, const int *fds,
@@ -97,8 +40,8 @@ static int send_now(struct connection *c, const void *data, size_t size, const i
 
 	/* this is looked at before there is something in the socket again */
 	if (c->fds_in_flight > 0)
-		look_whether_received(c);
-	*wait_for_fds = !may_send_fds(c, n_fds, FDS_IN_FLIGHT_MAX, 1);
+		connection_look_whether_received(c);
+	*wait_for_fds = !connection_may_send_fds(c, n_fds, FDS_IN_FLIGHT_MAX, 1);
 	if (*wait_for_fds)
 		return -EAGAIN;
 	r = packet_send(c->socket, data, size, fds, n_fds, false);
@@ -181,7 +124,8 @@ int connection_offer(struct connection *c, const struct wire_message *m, const i
 	if (size == 0)
 		return -EMSGSIZE;
 	if (c->waits || !has_room(c, size) ||
-	    !may_send_fds(c, n_fds + fds_to_flush(c), c->client->broker->clients->max_fds_ahead, 2))
+	    !connection_may_send_fds(c, n_fds + fds_to_flush(c),
+				     c->client->broker->clients->max_fds_ahead, 2))
 		return -EAGAIN;
 	return connection_enqueue(c, packet, size, fds, n_fds);
 }
@@ -272,18 +216,6 @@ bool connections_wait_for_flush(const struct broker *b)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Descriptors that the peer has not received when its connection ends would not count any more,
- * but be there all the same. */
-void connection_wait_until_received(struct connection *c)
-{
-	const struct timeval delay = {0, RETRY_LAST_MS * 1000};
-
-	if (look_whether_received(c))
-		connection_let_go(c);
-	else
-		broker_set_timer(c->broker, c->retry, &delay);
-}
-
 void connection_on_retry(evutil_socket_t fd, short what, void *data)
 {
 	struct connection *c = data;
@@ -295,38 +227,50 @@ void connection_on_retry(evutil_socket_t fd, short what, void *data)
 		connection_wait_until_received(c);
 }
 
-void connections_look_whether_received(struct broker *b, const struct account *a)
-{
-	struct connection *c, *next;
-	int looks = LOOKED_AT;
+/* ------------------------------------------------------------------------------------------- */
+/* What the broker says to a client                                                            */
 
-	for (c = TAILQ_FIRST(&b->clients->in_flight); c && looks > 0; c = next) {
-		next = TAILQ_NEXT(c, in_flight); /* only @c can go */
-		if (c->client || c->account != a)
-			continue;
-		looks--;
-		if (look_whether_received(c))
-			connection_let_go(c);
-	}
+/* Counts how long a request has taken to be answered. An answer that comes after the handler has
+ * returned is counted if the time of its request was kept. */
+static void count_answer(struct client *c, uint32_t serial)
+{
+	struct timed_request *request = &c->requests.current;
+
+	if (request->serial != serial)
+		return;
+	latency_add(&c->broker->counters.by_message[request->type].latency,
+		    clock_ns() - request->arrived_ns);
+	request->serial = 0;
 }
 
-void connections_catch_up(struct broker *b)
+void client_send(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)
 {
-	struct connection *c, *next;
+	int r;
 
-	for (c = TAILQ_FIRST(&b->clients->in_flight); c; c = next) {
-		next = TAILQ_NEXT(c, in_flight); /* only @c can go */
-		if (!c->client)
-			connection_wait_until_received(c);
-	}
+	if (!c->connection || c->end.drained)
+		return;
+	r = connection_send(c->connection, m, fds, n_fds);
+	if (m->serial)
+		count_answer(c, m->serial);
+	if (m->serial && !TAILQ_EMPTY(&c->requests.unanswered))
+		unanswered_done(c, m->serial);
+	if (r < 0)
+		client_lose(c, r);
 }
 
-void connections_end(struct broker *b)
+bool client_offer(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)
 {
-	struct connection *c;
+	int r;
 
-	while ((c = TAILQ_FIRST(&b->clients->in_flight))) {
-		connection_received_all(c);
-		connection_let_go(c);
-	}
+	if (!c->connection || c->end.drained)
+		return false;
+	r = connection_offer(c->connection, m, fds, n_fds);
+	if (r < 0 && r != -EAGAIN)
+		client_lose(c, r);
+	return r == 0;
+}
+
+bool client_keeps_up(const struct client *c)
+{
+	return c->connection && connection_is_idle(c->connection);
 }
