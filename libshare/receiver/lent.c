@@ -295,14 +295,13 @@ static int order_data(share_message *m, void *stream, struct ordering *o)
 {
 	share_channel *ch = channel_of(m->channel);
 	struct memory_mapping device = stream_on_device(0);
-	share_client *c = ch->client;
 	struct held_fence f;
 	int r;
 
 	if (!hold_after(m, &f))
 		return 0;
-	/* what is left can only be a CUstream */
-	r = order(ch, &f, !stream || host_stream_is(c, stream) ? NULL : &device, stream, o);
+	/* what is no host stream can only be a CUstream */
+	r = order(ch, &f, stream ? &device : NULL, stream, o);
 	fence_drop(&f);
 	return r;
 }

@@ -89,9 +89,9 @@ int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t
 	*out = (struct ring_fence){0, 0};
 	if (!stream) /* what the calling thread did is done */
 		return 0;
-	/* what is left can only be a CUstream */
+	/* what is no host stream can only be a CUstream */
 	device = stream_on_device(0);
-	return signal_on(ch, host_stream_is(ch->client, stream) ? NULL : &device, stream, out);
+	return signal_on(ch, &device, stream, out);
 }
 
 /* ------------------------------------------------------------------------------------------- */
