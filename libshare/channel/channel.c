@@ -101,7 +101,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	ch->client = client_ref(c);
 	ch->end = channel_end;
 	ch->send_timeout_ms = o->send_timeout_ms;
-	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = -1;
+	ch->timer = ch->less = ch->doorbell = ch->epoll = ch->wakeup = -1;
 	STAILQ_INIT(&ch->in_client.told);
 	members = channel_unshared(ch);
 	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)

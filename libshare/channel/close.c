@@ -41,6 +41,7 @@ void channel_end(void *channel)
 	fd_close(ch->doorbell);
 	fd_close(ch->wakeup);
 	fd_close(ch->timer);
+	fd_close(ch->less);
 	channel_free(ch);
 	client_unref(c);
 }

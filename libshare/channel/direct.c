@@ -2,6 +2,7 @@
 
 /* What services need of the channels they are made of. */
 
+#include "base/descriptor.h"
 #include "libshare/channel/inside.h"
 
 const struct channel_shape *channel_shape(const share_channel *ch)
@@ -18,6 +19,20 @@ void channel_set_call(share_channel *ch, uint32_t index, uint32_t value)
 {
 	atomic_store_explicit(&channel_ticket_at(ch->own, &ch->shape, index)->call, value,
 			      memory_order_release);
+}
+
+int channel_tell_of_less(share_channel *ch, int timer, bool too_much)
+{
+	struct members *members = channel_lock(ch);
+	int less = timer < 0 ? -1 : fd_dup(timer), r = timer < 0 || less >= 0 ? 0 : less;
+
+	fd_close(ch->less);
+	ch->less = less < 0 ? -1 : less;
+	members->too_much = too_much;
+	if (too_much)
+		channel_tell_less(ch, 0);
+	channel_unlock(ch);
+	return r;
 }
 
 void channel_set_came_back(share_channel *ch, void *owner, void (*came_back)(void *owner))

@@ -6,6 +6,8 @@
  * such a pointer says of the lock is at the top of lock.h.
  */
 
+#include <sys/timerfd.h>
+
 #include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
 
@@ -92,6 +94,14 @@ void channel_unlock(share_channel *ch)
 	pthread_mutex_unlock(&ch->lock);
 }
 
+void channel_tell_less(const share_channel *ch, int ms)
+{
+	struct itimerspec when = {.it_value.tv_nsec = ms > 0 ? (long)ms * 1000000 : ms + 1};
+
+	if (ch->less >= 0)
+		timerfd_settime(ch->less, 0, &when, NULL);
+}
+
 void channel_unlock_and_end(share_channel *ch)
 {
 	struct members *members = &whole_of(ch)->members;
@@ -99,6 +109,8 @@ void channel_unlock_and_end(share_channel *ch)
 	    members->held == 0 && members->waiting == 0 && members->closed && !members->ended;
 
 	members->ended |= last;
+	if (__builtin_expect(members->too_much, false))
+		channel_tell_less(ch, 0);
 	pthread_mutex_unlock(&ch->lock);
 	if (last)
 		hazard_end(ch, ch->end);

@@ -30,8 +30,9 @@ struct members {
 	bool wants_fd;          /* an event loop was given a descriptor */
 	uint64_t sleeps;        /* for the statistics */
 	uint32_t held;          /* messages that the program has */
-	bool closed;            /* the channel ends when `held` and `waiting` are 0, */
-	bool ended;             /* and has: when nobody is in a call any more, it goes */
+	bool too_much; /* of them, for who has asked, and is told of less (channel_owes()) */
+	bool closed;   /* the channel ends when `held` and `waiting` are 0, */
+	bool ended;    /* and has: when nobody is in a call any more, it goes */
 };
 
 static inline uint32_t members_index_of(const struct members *m, const struct channel_peer *p)

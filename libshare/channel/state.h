@@ -61,6 +61,7 @@ struct share_channel {
 	int epoll;    /* has the doorbell, `wakeup`, pidfds of peers and the timer */
 	int wakeup;   /* wakes the background thread of a producer */
 	_Atomic int timer; /* for the event loop of a consumer; -1 until that asks */
+	int less; /* a service's timer, which runs out when less is owed than was too much; or -1 */
 	_Atomic(void *) owner;
 	void (*before_ack)(void *owner, share_message *m);
 	void (*came_back)(void *owner);

@@ -397,7 +397,7 @@ static int try_ack(share_channel *ch, share_message *m)
 		r = receiver_give_up(receiver, m, &none);
 		receiver_wake_producers(receiver);
 	}
-	channel_unlock(ch);
+	channel_unlock_and_end(ch);
 	return r;
 }
 

@@ -60,7 +60,17 @@ void receiver_acked_behind(struct receiver *receiver, struct ring_fence work, ui
 		all[receiver->behind.n++] = (struct channel_behind){work, messages};
 }
 
-uint32_t channel_owes(share_channel *ch, uint32_t many, struct ring_fence *oldest)
+/* What a look has found. Nobody says when work is done: a GPU wakes nobody up. */
+static void tell_of_less(struct receiver *receiver, bool too_much)
+{
+	if (receiver->members->too_much)
+		channel_tell_less(receiver->ch, -1);
+	receiver->members->too_much = too_much;
+	if (too_much && receiver->behind.n > 0)
+		channel_tell_less(receiver->ch, MEMBERS_LOOK_SOON_MS);
+}
+
+uint32_t channel_owes(share_channel *ch, uint32_t many, bool tell, struct ring_fence *oldest)
 {
 	struct receiver *receiver = receiver_lock(ch);
 	uint32_t n = receiver->members->held;
@@ -69,6 +79,8 @@ uint32_t channel_owes(share_channel *ch, uint32_t many, struct ring_fence *oldes
 		forget_done(receiver);
 	n += receiver->behind.messages;
 	*oldest = receiver->behind.n > 0 ? receiver->behind.all[0].work : (struct ring_fence){0, 0};
+	if (tell)
+		tell_of_less(receiver, n >= many);
 	channel_unlock(ch);
 	return n;
 }

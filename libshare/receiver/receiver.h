@@ -33,8 +33,9 @@ uint64_t channel_sender_page(const share_message *m); /* of its timelines; 0: it
 int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out);
 /* channel_held() with those that we have acknowledged in CHANNEL_DIRECT behind work that is not
  * done, or was not when there were not so @many yet; and the oldest of that work (slot 0: there is
- * none). */
-uint32_t channel_owes(share_channel *ch, uint32_t many, struct ring_fence *oldest);
+ * none). With @tell, if there are so many, channel_tell_of_less()'s timer runs out when there may
+ * be fewer, until this is asked again. */
+uint32_t channel_owes(share_channel *ch, uint32_t many, bool tell, struct ring_fence *oldest);
 
 /* A few bytes that the channel's owner keeps with a message that was received. False: it was given
  * up. */

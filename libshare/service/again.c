@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 
 #include "base/descriptor.h"
 #include "libshare/buffer/buffer.h"
@@ -61,6 +62,8 @@ static int watch(share_service *s, share_channel *ch)
 	if (fd < 0)
 		return fd;
 	r = control(s, EPOLL_CTL_ADD, fd, watched(s));
+	if (r == 0 && s->role == SHARE_CALLER)
+		r = channel_tell_of_less(ch, s->less, s->refused);
 	return r == 0 ? 0 : fail_system(r, "opening a channel again");
 }
 
@@ -84,6 +87,16 @@ void service_tell_locked(share_service *s, int more)
 		eventfd_write(s->others, 1);
 }
 
+static int add_what_starts_wait_for(share_service *s)
+{
+	int r = add(s, channel_get_room_fd(s->requests));
+
+	s->less = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (r == 0)
+		r = s->less >= 0 ? add(s, s->less) : -errno;
+	return r;
+}
+
 /* With the lock held, as the other one. 0 or an error. */
 static int make_descriptor_locked(share_service *s)
 {
@@ -96,7 +109,7 @@ static int make_descriptor_locked(share_service *s)
 	if (r == 0)
 		r = add(s, s->others);
 	if (r == 0 && s->role == SHARE_CALLER)
-		r = add(s, channel_get_room_fd(s->requests));
+		r = add_what_starts_wait_for(s);
 	if (r != 0)
 		r = fail_system(r, "making a descriptor for a service");
 	if (r == 0)
@@ -104,6 +117,7 @@ static int make_descriptor_locked(share_service *s)
 	if (r != 0) {
 		s->epoll = fd_close(s->epoll);
 		s->others = fd_close(s->others);
+		s->less = fd_close(s->less);
 		return r;
 	}
 	if (s->n_told > 0)
@@ -164,10 +178,12 @@ static int open_again_locked(share_service *s, share_channel *old)
 		channel_close(new);
 		return r;
 	}
-	if (s->role == SHARE_CALLER)
-		channel_self(new, &s->self);
-	else
+	if (s->role == SHARE_WORKER) {
 		channel_set_owner(new, s, service_before_ack);
+	} else {
+		channel_self(new, &s->self);
+		channel_tell_of_less(old, -1, false);
+	}
 	if (s->epoll >= 0)
 		control(s, EPOLL_CTL_DEL, channel_get_fd(old), 0);
 	channel_hold(old);

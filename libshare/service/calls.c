@@ -29,16 +29,27 @@ static share_pending *new_call_locked(share_service *s)
 	return p;
 }
 
-/* SHARE_EAGAIN: there are as many as may be; *work: one ends with that, if it has a slot. Answers
- * that are not acknowledged, or behind work that is not done, take room at those who answer. */
-static int take_call(share_service *s, struct ring_fence *work, share_pending **out)
+/* Whether there are as many as may be. *work: one ends with that, if it has a slot. Answers that
+ * are not acknowledged, or behind work that is not done, take room at those who answer. */
+static bool are_full_locked(share_service *s, bool tell, struct ring_fence *work)
+{
+	uint32_t others =
+	    s->n_free == 0 || s->n_waiting >= s->calls_max ? 0 : s->calls_max - s->n_waiting;
+	bool full = channel_owes(s->replies, others, tell, work) >= others;
+
+	if (tell)
+		s->refused = full;
+	return full;
+}
+
+/* SHARE_EAGAIN: there are as many as may be. With @tell the descriptor tells when there may be
+ * fewer. */
+static int take_call(share_service *s, bool tell, struct ring_fence *work, share_pending **out)
 {
 	share_pending *p;
-	uint32_t others;
 
 	pthread_mutex_lock(&s->lock);
-	others = s->calls_max - (s->n_waiting < s->calls_max ? s->n_waiting : s->calls_max);
-	if (channel_owes(s->replies, others, work) >= others || s->n_free == 0) {
+	if (are_full_locked(s, tell, work)) {
 		pthread_mutex_unlock(&s->lock);
 		return fail(SHARE_EAGAIN,
 			    "%u calls are under way, or their answers not acknowledged, or behind "
@@ -75,16 +86,17 @@ static int wait_for_work(share_service *s, struct ring_fence work, int timeout_m
 int call_new_in_time(share_service *s, int *timeout_ms, share_pending **out)
 {
 	struct ring_fence work;
-	int r = take_call(s, &work, out);
+	bool once = *timeout_ms == 0;
+	int r = take_call(s, once, &work, out);
 	int64_t deadline;
 
-	if (__builtin_expect(r != SHARE_EAGAIN, 1) || work.slot == 0 || *timeout_ms == 0)
+	if (__builtin_expect(r != SHARE_EAGAIN, 1) || work.slot == 0 || once)
 		return r;
 	deadline = deadline_from(*timeout_ms);
 	do {
 		r = wait_for_work(s, work, deadline_left(deadline));
 		if (r == 0)
-			r = take_call(s, &work, out);
+			r = take_call(s, false, &work, out);
 	} while (r == SHARE_EAGAIN && work.slot != 0);
 	*timeout_ms = deadline_left(deadline);
 	if (*timeout_ms == 0)
@@ -106,6 +118,8 @@ void call_put(share_pending *p)
 	answer = p->answer;
 	p->answer.channel = NULL;
 	s->free[s->n_free++] = (uint16_t)p->index;
+	if (s->refused)
+		channel_tell_less(s->replies, 0);
 	if (!atomic_load(&s->given_up)) { /* else its handle has ended */
 		worn = handle_is_worn(p);
 		handle_end(p);

@@ -269,6 +269,7 @@ static void service_end(void *service)
 		channel_close(s->replies);
 	fd_close(s->epoll);
 	fd_close(s->others);
+	fd_close(s->less);
 	for (size_t i = 0; i < CALLS_MAX; i++)
 		if (s->calls[i])
 			hazard_end(s->calls[i], handle_free_ended);
@@ -338,7 +339,7 @@ int share_service_open(share_client *c, const char *name, int role,
 		return fail_system(-ENOMEM, "opening a service");
 	s->client = client_ref(c);
 	s->role = role;
-	s->epoll = s->others = -1;
+	s->epoll = s->others = s->less = -1;
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	pthread_mutex_init(&s->lock, NULL);
 	r = open_channels(s, name, &o);

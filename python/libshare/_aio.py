@@ -30,11 +30,6 @@ _LOOK_AGAIN = 0.5
 # first has the turn, and who comes later stands behind, so that messages keep the order in which they were asked for.
 _lines: dict[tuple[int, int], deque[asyncio.Future[None]]] = {}
 
-# How often it is looked whether one of as many calls as there may be has ended, which is the program's doing: no
-# descriptor tells of an answer that this process acknowledges. This is how share_call_start() says that it is so.
-_CALLS_LOOK = 0.05
-_FULL = "calls are under way"
-
 
 def _wake(loop: asyncio.AbstractEventLoop, fd: int) -> None:
     for future in _waiting[loop].pop(fd, ()):
@@ -169,10 +164,7 @@ async def _ready(ask: Any, timeout: float | None, *tell: Any) -> Any:
             return ask()
         except NotReadyError as e:
             why = e
-        left = limit.left(why)
-        if _FULL in str(why):
-            left = _CALLS_LOOK if left is None else min(left, _CALLS_LOOK)
-        await readable(*tell, timeout=left)
+        await readable(*tell, timeout=limit.left(why))
 
 
 # What is left of a time limit that is over: one look still.

@@ -340,20 +340,29 @@ def test_who_receives_without_a_pause_leaves_others_their_turn(client, pool):
     run(main())
 
 
-def test_a_call_waits_until_an_answer_is_acknowledged(pool):
-    """There are as many as there may be, and no descriptor tells that this process acknowledges one of them."""
+def test_a_call_waits_until_an_answer_is_acknowledged(pool, monkeypatch):
+    """There are as many as there may be. The descriptor tells that this process acknowledges one of them: nothing is
+    looked at now and then."""
+    limits, readable = [], _aio.readable
+
+    async def limited(*things, timeout):
+        limits.append(timeout)
+        await readable(*things, timeout=timeout)
+
     async def main():
         with pool.caller("s") as caller, pool.worker("s") as worker:
             serving = asyncio.ensure_future(serve(worker))
             answers = [await caller.call_async() for _ in range(128)]
-            with pytest.raises(libshare.NotReadyError, match=_aio._FULL):
+            with pytest.raises(libshare.NotReadyError, match="finish some"):
                 await caller.call_async(timeout=0)
+            monkeypatch.setattr(_aio, "readable", limited)
             late = asyncio.ensure_future(caller.call_async())
             await asyncio.sleep(0)
             with pytest.raises(libshare.TimedOutError):
                 await caller.call_async(timeout=0.01)
             answers.pop().ack()
             (await late).ack()
+            assert set(limits) - {limit for limit in limits if limit and limit <= 0.01} == {None}
             for answer in answers:
                 answer.ack()
             caller.close()

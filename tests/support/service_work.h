@@ -25,6 +25,8 @@ share_message next_of(share_service *s, int number);
 int number_in(const share_message *m);
 int answer(share_message *request);
 void expect_answer(share_pending *p, int number);
+/* So many, none of which is acknowledged. */
+void hold_answers(share_message *held, int n);
 void expect_failure(share_pending *p, int error);
 void expect_no_request(void);
 

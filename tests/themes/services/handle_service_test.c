@@ -2,6 +2,8 @@
 
 /* Handles that were given up, of services and their calls; and requests that were answered. */
 
+#include <poll.h>
+
 #include "libshare/service/inside.h"
 #include "tests/support/service_work.h"
 
@@ -140,4 +142,26 @@ Test(handle_service, a_service_that_was_given_up_opens_no_channel_again)
 	share_service_close(worker);
 	check_error(service_open_again(s, requests), SHARE_ECANCELED);
 	check(s->requests == requests);
+}
+
+/* Answers of the channel that was left take no room any more. */
+Test(handle_service, who_was_refused_a_call_is_told_when_the_channel_was_opened_again)
+{
+	HAZARDS;
+	share_service *s = handle_object(caller);
+	struct pollfd fd = {.fd = share_service_get_fd(caller), .events = POLLIN};
+	share_message held[SHARE_CALLS_MAX];
+	share_pending *p;
+
+	check(hazard_set(s));
+	hold_answers(held, SHARE_CALLS_MAX);
+	check_error(share_call_start(caller, NULL, NULL, 0, 0, NULL, &p), SHARE_EAGAIN);
+	check_eq(poll(&fd, 1, 0), 0);
+	check_ok(service_open_again(s, s->replies));
+	check_eq(poll(&fd, 1, FOREVER), 1);
+	check_ok(share_call_start(caller, NULL, NULL, 0, 0, NULL, &p));
+	for (int i = 0; i < SHARE_CALLS_MAX; i++)
+		check_ok(share_ack(&held[i], NULL));
+	check_eq(poll(&fd, 1, 0), 0);
+	share_call_cancel(p);
 }

@@ -3,6 +3,7 @@
 /* Who pays for answers that are acknowledged behind work, and whose a buffer is that was to be
  * given with a call or an answer that failed. */
 
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -158,6 +159,25 @@ Test(service_behind, a_call_waits_for_work_that_its_caller_has_enqueued)
 	check_eq(pthread_create(&opener, NULL, opens_gate, NULL), 0);
 	goes_round(asks, busy);
 	pthread_join(opener, NULL);
+	end_work();
+}
+
+Test(service_behind, an_event_loop_is_told_when_that_work_is_done)
+{
+	struct pollfd fd = {.fd = share_service_get_fd(asks), .events = POLLIN};
+	share_pending *call;
+	int r;
+
+	begin_work();
+	for (int i = 0; i < CALLS; i++)
+		goes_round(asks, busy);
+	check_error(share_call_start(asks, NULL, NULL, 0, 0, NULL, &call), SHARE_EAGAIN);
+	gate_open(gate);
+	while ((r = share_call_start(asks, NULL, NULL, 0, 0, NULL, &call)) == SHARE_EAGAIN)
+		check_eq(poll(&fd, 1, FOREVER), 1);
+	check_ok(r);
+	check_eq(poll(&fd, 1, 0), 0);
+	share_call_cancel(call);
 	end_work();
 }
 

@@ -7,6 +7,8 @@
 #include <poll.h>
 #include <sys/wait.h>
 
+#include <share/private/core.h>
+
 #include "tests/harness/child.h"
 #include "tests/harness/gate.h"
 #include "tests/support/service_work.h"
@@ -101,6 +103,72 @@ Test(service_ready, tells_that_there_is_room_for_a_call)
 	check_error(ask(calls[0], fd), SHARE_EAGAIN);
 	check_ok(answer(&m));
 	expect_answer(calls[0], 0);
+}
+
+static void expect_refusal(void)
+{
+	share_pending *none;
+
+	check_error(share_call_start(caller, NULL, NULL, 0, 0, NULL, &none), SHARE_EAGAIN);
+}
+
+/* One more, after which there are as many again. */
+static share_pending *start_one(int fd)
+{
+	share_pending *p;
+	int number = 7;
+
+	check(is_readable(fd, FOREVER));
+	check_ok(share_call_start(caller, NULL, &number, sizeof(number), 0, NULL, &p));
+	check(!is_readable(fd, 0));
+	return p;
+}
+
+Test(service_ready, tells_who_was_refused_a_call_that_there_are_fewer)
+{
+	share_message held[SHARE_CALLS_MAX], m;
+	int fd = share_service_get_fd(caller);
+	share_pending *p;
+
+	hold_answers(held, SHARE_CALLS_MAX);
+	expect_refusal();
+	check(!is_readable(fd, 0));
+	check_ok(share_ack(&held[0], NULL));
+	share_call_cancel(start_one(fd));
+	/* who was not is told nothing */
+	hold_answers(held, 1);
+	check_ok(share_ack(&held[0], NULL));
+	check(!is_readable(fd, 0));
+	hold_answers(held, 1);
+	expect_refusal();
+	check_ok(share_try_ack(&held[0]));
+	share_call_cancel(start_one(fd));
+	for (int i = 0; i < 2; i++) {
+		p = ask_for(caller, 8);
+		expect_refusal();
+		check(!is_readable(fd, 0));
+		share_call_cancel(p);
+		p = start_one(fd);
+		expect_refusal();
+		m = next_of(worker, 7);
+		check_ok(share_ack(&m, NULL)); /* not answered */
+		expect_failure(p, SHARE_ECANCELED);
+		share_call_cancel(start_one(fd));
+	}
+	for (int i = 1; i < SHARE_CALLS_MAX; i++)
+		check_ok(share_ack(&held[i], NULL));
+}
+
+Test(service_ready, tells_who_was_refused_a_call_before_it_had_the_descriptor)
+{
+	share_message held[SHARE_CALLS_MAX];
+
+	hold_answers(held, SHARE_CALLS_MAX);
+	expect_refusal();
+	check_ok(share_try_ack(&held[0]));
+	share_call_cancel(start_one(share_service_get_fd(caller)));
+	for (int i = 1; i < SHARE_CALLS_MAX; i++)
+		check_ok(share_ack(&held[i], NULL));
 }
 
 /* What others do then (answer, leave, come) is told to nobody, as there is no call to make. */
