@@ -294,6 +294,9 @@ void account_subtract(struct account *a, enum limit_kind resource, uint64_t amou
 	account_return(a, resource, amount, 0);
 }
 
+/* Who is refused looks next for what holds so much. */
+#define WHERE " (sharectl users shows what it has, sharectl clients in which processes)"
+
 /* Says that the user may have less than its limit, as others have the rest. */
 static void refuse_share(const struct account *a, enum limit_kind resource, const char *also,
 			 struct failure *failure)
@@ -306,13 +309,13 @@ static void refuse_share(const struct account *a, enum limit_kind resource, cons
 		failure_set(failure, SHARE_EQUOTA,
 			    "uid %u has %" PRIu64 " of the broker's %" PRIu64
 			    " descriptors, and may not have more than it leaves to others, %" PRIu64
-			    " now: raise the broker's RLIMIT_NOFILE%s",
+			    " now: raise the broker's RLIMIT_NOFILE%s" WHERE,
 			    (unsigned)a->uid, a->used[resource], total, left, also);
 	else
 		failure_set(failure, SHARE_EQUOTA,
 			    "uid %u has the broker remember %s of the %s that there are for all "
 			    "users, and may not have more than it leaves to others, %s now: raise "
-			    "broker_memory in the configuration, or its cgroup's limit",
+			    "broker_memory in the configuration, or its cgroup's limit" WHERE,
 			    (unsigned)a->uid, size_round(a->used[resource], has),
 			    size_round(total, all), size_round(left, rest));
 }
@@ -331,13 +334,13 @@ int account_refuse(struct account *a, enum limit_kind resource, const char *also
 	if (limit < a->limits->max[resource])
 		refuse_share(a, resource, also, failure);
 	else if (limit_is_size(resource))
-		failure_set(failure, SHARE_EQUOTA, "uid %u has reached its limit of %s of %s%s",
-			    (unsigned)a->uid, size_round(limit, bytes), limit_noun(resource, limit),
-			    also);
+		failure_set(failure, SHARE_EQUOTA,
+			    "uid %u has reached its limit of %s of %s%s" WHERE, (unsigned)a->uid,
+			    size_round(limit, bytes), limit_noun(resource, limit), also);
 	else
 		failure_set(failure, SHARE_EQUOTA,
-			    "uid %u has reached its limit of %" PRIu64 " %s%s", (unsigned)a->uid,
-			    limit, limit_noun(resource, limit), also);
+			    "uid %u has reached its limit of %" PRIu64 " %s%s" WHERE,
+			    (unsigned)a->uid, limit, limit_noun(resource, limit), also);
 	log_refusal(&a->refusals[resource], a->uid, failure->text);
 	return SHARE_EQUOTA;
 }

@@ -61,6 +61,8 @@ Test(log, has_a_refusal_once_a_minute_and_counts_the_others)
 	cr_assert_str_eq(written(), "share-broker: warning: no\n");
 }
 
+#define WHERE " (sharectl users shows what it has, sharectl clients in which processes)"
+
 static struct accounts *accounts;
 
 static struct account *account_with(struct config *config, uint64_t limit)
@@ -87,7 +89,8 @@ Test(log, and_who_was_refused_have_the_same_words)
 	struct account *a = account_with(&config, 1);
 	char line[512];
 
-	cr_assert_str_eq(refusal(a, LIMIT_LEASES), "uid 1000 has reached its limit of 1 lease");
+	cr_assert_str_eq(refusal(a, LIMIT_LEASES),
+			 "uid 1000 has reached its limit of 1 lease" WHERE);
 	snprintf(line, sizeof(line), "share-broker: warning: %s\n", refusal(a, LIMIT_TOKENS));
 	cr_assert(strstr(written(), line));
 	account_unref(a);
@@ -99,15 +102,17 @@ Test(log, counts_in_proper_english)
 	struct config config = {0};
 	struct account *a = account_with(&config, 1);
 
-	cr_assert_str_eq(refusal(a, LIMIT_WATCHES), "uid 1000 has reached its limit of 1 watch");
-	cr_assert_str_eq(refusal(a, LIMIT_BYTES), "uid 1000 has reached its limit of 1B of memory");
+	cr_assert_str_eq(refusal(a, LIMIT_WATCHES),
+			 "uid 1000 has reached its limit of 1 watch" WHERE);
+	cr_assert_str_eq(refusal(a, LIMIT_BYTES),
+			 "uid 1000 has reached its limit of 1B of memory" WHERE);
 	account_unref(a);
 	accounts_free(accounts);
 	a = account_with(&config, 2048);
 	cr_assert_str_eq(refusal(a, LIMIT_WATCHES),
-			 "uid 1000 has reached its limit of 2048 watches");
+			 "uid 1000 has reached its limit of 2048 watches" WHERE);
 	cr_assert_str_eq(refusal(a, LIMIT_METADATA),
-			 "uid 1000 has reached its limit of 2KiB of metadata");
+			 "uid 1000 has reached its limit of 2KiB of metadata" WHERE);
 	account_unref(a);
 	accounts_free(accounts);
 	written();
@@ -151,10 +156,12 @@ Test(log, tells_users_and_resources_apart)
 		refusal(b, LIMIT_NAMES);
 	}
 	text = written();
-	cr_assert_str_eq(text,
-			 "share-broker: warning: uid 1000 has reached its limit of 5 names\n"
-			 "share-broker: warning: uid 1000 has reached its limit of 5 pools\n"
-			 "share-broker: warning: uid 1001 has reached its limit of 5 names\n");
+	cr_assert_str_eq(
+	    text, "share-broker: warning: uid 1000 has reached its limit of 5 names" WHERE
+		  "\n"
+		  "share-broker: warning: uid 1000 has reached its limit of 5 pools" WHERE
+		  "\n"
+		  "share-broker: warning: uid 1001 has reached its limit of 5 names" WHERE "\n");
 	account_unref(a);
 	account_unref(b);
 	accounts_free(accounts);
