@@ -50,7 +50,6 @@ struct listener {
 	struct event *back_off;
 	struct log_rate refusals;
 	int socket;
-	bool let_fds_in; /* those in the backlog may have sent some, before it was refused */
 	struct closing *closing; /* for the next one who connects */
 	int reserve;             /* given up to accept and refuse when there are no others */
 };
@@ -242,19 +241,25 @@ static void on_turn(struct turn *turn, uint32_t events)
 	}
 }
 
+static void start_closing(void *closing, int fd)
+{
+	closing_start_other(closing, fd);
+}
+
+/* Clients that nobody has accepted may have sent descriptors, so that a thread closes the socket.
+ * It is not shut down: it may be a service manager's, or the next broker's, as well. */
 static void stop_listening(struct listener *l)
 {
 	turn_end(&l->turn);
 	user_turns_deinit(&l->turns);
 	if (l->back_off)
 		event_free(l->back_off);
-	/* clients that nobody has accepted may have sent something */
-	if (l->closing && l->let_fds_in) {
-		closing_start_kept(l->closing, l->socket);
-	} else {
-		closing_free(l->closing);
+	if (!l->closing)
+		l->closing = closing_new(l->broker->clients->closer);
+	if (l->closing)
+		kept_close_by(l->socket, start_closing, l->closing);
+	else
 		kept_close(l->socket);
-	}
 	fd_close(l->reserve);
 	free(l);
 }
@@ -263,7 +268,6 @@ static int begin(struct listener *l, struct broker *b, int socket)
 {
 	l->broker = b;
 	l->socket = socket;
-	l->let_fds_in = !packet_refuses_fds(socket);
 	packet_refuse_fds(socket);
 	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	l->back_off = event_new(b->base, -1, 0, on_back_off, l);

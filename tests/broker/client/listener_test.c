@@ -19,6 +19,7 @@
 #include "broker/broker.h"
 #include "broker/client/clients.h"
 #include "broker/client/listener.h"
+#include "broker/keeper/kept.h"
 #include "broker/socket/closer.h"
 #include "wire/packet.h"
 
@@ -140,10 +141,12 @@ static void expect_path(unsigned generation, bool is_there)
 	no_room = true;
 	b.base = event_base_new();
 	cr_assert(fd >= 0 && turns_init(&clients.turns, b.base) == 0);
+	cr_assert(closer_new(&b, &clients.closer) == 0);
 	cr_assert_eq(listener_new(&b, fd, &l), -ENOSPC);
+	kept_flush(kept_waiting());
 	cr_assert_eq(access(path, F_OK) == 0, is_there);
-	close(fd);
 	close(lock_fd);
+	closer_free(clients.closer);
 	turns_deinit(&clients.turns);
 	event_base_free(b.base);
 }
@@ -168,9 +171,9 @@ int __wrap_accept4(int socket, struct sockaddr *address, socklen_t *size, int fl
 
 /* What would be closed by a thread. */
 static int left_to_thread = -1;
-void __wrap_closing_start_kept(struct closing *closing, int fd);
+void __wrap_closing_start_other(struct closing *closing, int fd);
 
-void __wrap_closing_start_kept(struct closing *closing, int fd)
+void __wrap_closing_start_other(struct closing *closing, int fd)
 {
 	closing_free(closing);
 	left_to_thread = fd;
@@ -189,8 +192,9 @@ static void connects_and_sends(int descriptor)
 	close(fd);
 }
 
-/* A broker begins and ends with somebody in the backlog of its socket. */
-static void begin_and_end(int fd)
+/* A broker begins and ends with somebody in the backlog of its socket, which it has looked at @once
+ * or not at all. */
+static void begin_and_end(int fd, bool once)
 {
 	struct clients clients = {.n = 0};
 	struct broker b = {.clients = &clients, .generation = 1};
@@ -201,39 +205,43 @@ static void begin_and_end(int fd)
 	cr_assert(closer_new(&b, &clients.closer) == 0);
 	cr_assert(listener_new(&b, fd, &l) == 0);
 	cr_expect_eq(clients.turns.n_users, 0, "a user by itself is alone beside a listener");
-	while (n_accepts == 0)
+	while (once && n_accepts == 0)
 		cr_assert(event_base_loop(b.base, EVLOOP_ONCE) == 0);
 	listener_free(l);
+	kept_flush(kept_waiting());
+	cr_assert_eq(left_to_thread, fd);
 	closer_free(clients.closer);
 	turns_deinit(&clients.turns);
 	event_base_free(b.base);
 }
 
-Test(listener, whose_socket_let_descriptors_in_is_closed_by_a_thread)
+/* Whether it let descriptors in or not, which the broker before may have seen to meanwhile. */
+Test(listener, whose_broker_ends_is_closed_by_a_thread)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	for (int once = 0; once < 2; once++) {
+		int fd = listener_bind(path, 0666, &lock_fd, error, sizeof(error));
 
-	/* another process has made it, and hands it over later */
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-	cr_assert(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
-	cr_assert(listen(fd, 1) == 0);
-	connects_and_sends(STDERR_FILENO);
-	begin_and_end(fd);
-	cr_assert_eq(left_to_thread, fd);
+		cr_assert(fd >= 0, "%s", error);
+		connects_and_sends(STDERR_FILENO);
+		begin_and_end(fd, once);
+		close(lock_fd);
+		cr_assert(unlink(path) == 0);
+	}
 }
 
-Test(listener, whose_socket_refuses_descriptors_from_the_first_is_closed_in_the_loop)
+/* Whoever connects meanwhile waits there for the next broker. */
+Test(listener, a_service_managers_socket_listens_when_a_broker_has_ended)
 {
-	int fd = listener_bind(path, 0666, &lock_fd, error, sizeof(error));
-	_cleanup_fd_ int other = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_fd_ int managers =
+	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	cr_assert(fd >= 0, "%s", error);
-	packet_refuse_fds(other);
-	if (!packet_refuses_fds(other))
-		cr_skip("the kernel is older than 6.16");
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	cr_assert(bind(managers, (struct sockaddr *)&address, sizeof(address)) == 0);
+	cr_assert(listen(managers, 4) == 0);
+	for (int i = 0; i < 2; i++) {
+		connects_and_sends(STDERR_FILENO);
+		begin_and_end(fd_dup(managers), true);
+	}
 	connects_and_sends(STDERR_FILENO);
-	begin_and_end(fd);
-	cr_assert_eq(left_to_thread, -1);
-	close(lock_fd);
 }
