@@ -11,8 +11,9 @@
 /* For all programs of UCX that are started from now on, unless the environment says something
  * else: TCP, by the loopback device. */
 void bridge_transport(void);
-/* A port of the loopback device that nobody uses. */
-unsigned bridge_free_port(void);
+/* A port of the loopback device that nobody gets who does not ask for it, until what this returns
+ * is closed. One that may use it again (SO_REUSEADDR), as bridges may, can listen there. */
+int bridge_reserve_port(unsigned *port);
 
 /* A test of ucx_perftest: microseconds for each of @n messages of @size bytes. Returns NONE if
  * there is no such program or no such test, or it fails. @memory: of what type, if not of the

@@ -33,27 +33,27 @@ void bridge_transport(void)
 			    "setenv");
 }
 
-static int listen_anywhere(unsigned *port)
+int bridge_reserve_port(unsigned *port)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET,
 				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
 	socklen_t size = sizeof(address);
 
-	must_system(s >= 0 && bind(s, (struct sockaddr *)&address, size) == 0 &&
-			listen(s, 1) == 0 &&
+	must_system(s >= 0 && setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
+			bind(s, (struct sockaddr *)&address, size) == 0 &&
 			getsockname(s, (struct sockaddr *)&address, &size) == 0,
-		    "listen at the loopback device");
+		    "a port of the loopback device");
 	*port = ntohs(address.sin_port);
 	return s;
 }
 
-unsigned bridge_free_port(void)
+static int listen_anywhere(unsigned *port)
 {
-	unsigned port;
+	int s = bridge_reserve_port(port);
 
-	close(listen_anywhere(&port));
-	return port;
+	must_system(listen(s, 1) == 0, "listen at the loopback device");
+	return s;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -135,10 +135,12 @@ double bridge_perftest(const char *memory, const char *test, uint64_t size, unsi
 	    "-f",           "-v",        "-E", how & BRIDGE_ASLEEP ? "sleep" : "poll",
 	    NULL,           NULL,        NULL, NULL};
 	size_t last = 0;
+	unsigned number;
 	double figure;
 	pid_t pid;
+	int reserved = bridge_reserve_port(&number);
 
-	snprintf(port, sizeof(port), "%u", bridge_free_port());
+	snprintf(port, sizeof(port), "%u", number);
 	snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)size);
 	snprintf(times, sizeof(times), "%u", n);
 	snprintf(warm, sizeof(warm), "%u", n / 10 + 1);
@@ -155,6 +157,7 @@ double bridge_perftest(const char *memory, const char *test, uint64_t size, unsi
 	figure = ask_server(client, pid, latency);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+	close(reserved);
 	return latency || isnan(figure) ? figure : (double)size / MIB / figure * 1e6;
 }
 

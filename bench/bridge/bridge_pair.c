@@ -171,13 +171,15 @@ static void close_sides(struct bridge_pair *p)
 
 static void start_bridges(struct bridge_pair *p, const struct bridge_setup *setup)
 {
+	unsigned port;
 	char where[32];
 	share_buffer *b;
 
 	make_key(p);
 	must(share_watch_names(p->there.client, "bench/", on_change, p, &p->watch),
 	     "share_watch_names");
-	snprintf(where, sizeof(where), "127.0.0.1:%u", bridge_free_port());
+	p->reserved = bridge_reserve_port(&port);
+	snprintf(where, sizeof(where), "127.0.0.1:%u", port);
 	p->here.bridge = start_bridge(p, setup, &p->here, "here", "--listen", where, "export");
 	p->there.bridge = start_bridge(p, setup, &p->there, "there", "--peer", where, "import");
 	must(share_alloc(p->here.pool, SMALL, NULL, &b), "share_alloc");
@@ -209,6 +211,7 @@ void bridge_pair_close(struct bridge_pair *p)
 {
 	stop(p->there.bridge);
 	stop(p->here.bridge);
+	close(p->reserved);
 	share_unwatch(p->watch);
 	close_sides(p);
 	unlink(p->key);

@@ -27,6 +27,7 @@ struct bridge_pair {
 	struct bridge_side here, there;
 	share_watch *watch;
 	unsigned arrived; /* names, over there */
+	int reserved;     /* the port at which the bridge here listens */
 	char directory[PATH_MAX], key[PATH_MAX + 8], log[PATH_MAX + 8], program[PATH_MAX];
 };
 
