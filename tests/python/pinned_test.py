@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import libshare
+from arrow_device import Taken
 from conftest import fork, state_of, until
 from driver import Driver
 
@@ -60,6 +61,9 @@ def from_dlpack(a):
 def test_the_cpu_has_in_place_what_frameworks_have_on_the_gpu(pool):
     a = pool.array(X)
     assert pool.on_gpu and a.on_gpu and a.on_host and a.device == "cuda:0" and a.info()["kind"] == "pinned"
+    flat = Taken(a.reshape(-1).__arrow_c_device_array__())
+    assert flat.device == (3, 0) and flat.data == a.ptr  # which the CPU may read, too
+    flat.release()
     assert a.__dlpack_device__() == (2, 0) and a.__cuda_array_interface__["data"] == (a.ptr, False)
     for view in (np.asarray(a), np.asarray(memoryview(a)), from_dlpack(a)):
         assert address(view) == a.ptr and np.array_equal(view, X) and view.flags.writeable

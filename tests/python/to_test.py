@@ -329,6 +329,49 @@ def test_a_stream_that_was_closed_has_no_work_any_more(client, pool, second):
     client.unpublish("x")
 
 
+def seen_after_the_wait(array, held):
+    """Its bytes, after what a copy waits for; the stream goes on once this thread waits."""
+    main, begins = threading.get_native_id(), threading.Event()
+
+    def go():
+        begins.wait()
+        for _ in range(1000):  # who does not wait has seen it by then
+            os.sched_yield()
+        until(lambda: state_of(f"self/task/{main}") == "S")
+        held.go()
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    begins.set()
+    array._wait()
+    seen = set(np.asarray(array).tolist())
+    thread.join()
+    return seen
+
+
+def test_a_copy_comes_after_a_stream_that_another_thread_closes(client, pool):
+    held = Held(client)
+    a = pool.zeros(10, "uint8")
+    a.record_stream(held.stream)
+    held.use(a)
+    closing = threading.Thread(target=held.stream.close)
+    closing.start()
+    until(lambda: state_of(f"self/task/{closing.native_id}") == "S")
+    assert seen_after_the_wait(a, held) == {5}
+    closing.join()
+    assert held.stream.closed
+
+
+def test_a_view_is_used_where_its_array_is(client, pool):
+    held = Held(client)
+    a = pool.zeros(10, "uint8")
+    a.record_stream(held.stream)
+    view = a[2:][1:]
+    held.use(a)
+    assert seen_after_the_wait(view, held) == {5}
+    held.stream.close()
+
+
 def test_what_is_there_is_ordered_on_the_stream_that_is_named(client, pool):
     held, seen = Held(client), []
     a = pool.zeros(10, "uint8", stream=held.stream)

@@ -74,6 +74,26 @@ struct array *array_found(struct client *client, share_buffer *b, struct stream 
 	return array_make(client, b, &t, stream, on_gpu);
 }
 
+static bool add_recorded(struct array *a, void *stream, PyObject *owner)
+{
+	struct recorded *r = malloc(sizeof(*r));
+
+	if (!r)
+		return false;
+	*r = (struct recorded){a->recorded, stream, Py_XNewRef(owner)};
+	a->recorded = r;
+	return true;
+}
+
+/* Its work so far is a view's as well, which is waited for and given up as it is. */
+static bool record_all_of(struct array *a, const struct array *of)
+{
+	for (const struct recorded *r = of->recorded; r; r = r->next)
+		if (!add_recorded(a, r->stream, r->owner))
+			return false;
+	return true;
+}
+
 struct array *array_derive(struct array *of, const share_tensor *t)
 {
 	share_buffer *b = array_enter(of);
@@ -85,6 +105,11 @@ struct array *array_derive(struct array *of, const share_tensor *t)
 	copy_tensor(&whole, t);
 	whole.offset = of->t.offset + t->offset;
 	a = array_make(of->client, share_retain(b), &whole, array_home(of), of->on_gpu);
+	if (a && !record_all_of(a, of)) {
+		Py_DECREF((PyObject *)a);
+		a = NULL;
+		PyErr_NoMemory();
+	}
 	array_leave(of, 0);
 	if (a) {
 		source_join(a, of->source);
@@ -200,14 +225,10 @@ bool array_record(struct array *a, struct stream stream)
 			return true;
 	if (!check_stream(a, stream))
 		return false;
-	r = malloc(sizeof(*r));
-	if (!r) {
-		PyErr_NoMemory();
-		return false;
-	}
-	*r = (struct recorded){a->recorded, stream.p, Py_XNewRef(stream.owner)};
-	a->recorded = r;
-	return true;
+	if (add_recorded(a, stream.p, stream.owner))
+		return true;
+	PyErr_NoMemory();
+	return false;
 }
 
 PyDoc_STRVAR(
@@ -296,19 +317,25 @@ int place_order(share_client *c, struct place before, struct place after)
 	return r != 0 ? r : share_fence_wait(c, &fence, after.ordinal, after.stream);
 }
 
-int array_order_at(struct array *a, struct place after)
+/* What was on a stream that is closed meanwhile is done. */
+static int order_behind(struct array *a, struct stream s, struct place after)
 {
 	share_client *c = a->client->handle.p; /* the array is a user of this handle */
-	struct place before = {array_ordinal(a), array_home(a).p};
+	struct place before = {array_ordinal(a), s.p};
 	int r;
 
+	if (host_stream_is_over(s.owner))
+		return 0;
 	UNLOCKED(r = place_order(c, before, after));
-	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next) {
-		if (host_stream_is_over(also->owner))
-			continue;
-		before.stream = also->stream;
-		UNLOCKED(r = place_order(c, before, after));
-	}
+	return r == SHARE_EINVAL && host_stream_is_over(s.owner) ? 0 : r;
+}
+
+int array_order_at(struct array *a, struct place after)
+{
+	int r = order_behind(a, array_home(a), after);
+
+	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
+		r = order_behind(a, (struct stream){also->stream, also->owner}, after);
 	return r;
 }
 

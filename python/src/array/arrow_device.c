@@ -18,6 +18,7 @@
 #define DEVICE_ARRAY "arrow_device_array"
 #define CPU          1
 #define CUDA         2
+#define CUDA_HOST    3 /* the CPU and GPUs have it in place */
 
 struct arrow_schema {
 	const char *format, *name, *metadata;
@@ -131,7 +132,9 @@ static PyObject *device_array_make(struct array *a)
 		      .release = release_array,
 		      .context = l},
 	    .device_id = a->on_gpu ? array_ordinal(a) : -1,
-	    .device_type = a->on_gpu ? CUDA : CPU,
+	    .device_type = !a->on_gpu         ? CPU
+			   : array_on_host(a) ? CUDA_HOST
+					      : CUDA,
 	};
 	capsule = PyCapsule_New(d, DEVICE_ARRAY, array_gone);
 	if (!capsule) {

@@ -194,13 +194,26 @@ static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 PyDoc_STRVAR(close_doc,
 	     "close()\n--\n\n"
 	     "Wait for what is enqueued, and end the thread. May be called again.");
+/* What is enqueued is done before it is closed: an Array does not ask one that is for its work. */
+static PyObject *close_(PyObject *o, PyObject *ignored)
+{
+	struct handle *h = &((struct object *)o)->handle;
+	struct held *held = handle_is_usable(h) ? handle_enter(h) : NULL;
+
+	if (held) {
+		if (!host_stream_is_here(held->stream))
+			UNLOCKED(share_host_stream_synchronize(held->stream));
+		handle_leave(h, 0);
+	}
+	return object_close(o, ignored);
+}
 
 bool host_stream_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
 	    {"launch", launch, METH_O, launch_doc},
 	    {"synchronize", METHOD(synchronize), METH_VARARGS | METH_KEYWORDS, synchronize_doc},
-	    {"close", object_close, METH_NOARGS, close_doc},
+	    {"close", close_, METH_NOARGS, close_doc},
 	    {NULL, NULL, 0, NULL},
 	};
 
