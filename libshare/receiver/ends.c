@@ -61,7 +61,7 @@ bool receiver_wants_orphan(const struct receiver *receiver)
  * may yet come to who has none. */
 static int end_of_producers(struct receiver *receiver)
 {
-	int end = receiver->last_end ? receiver->last_end : SHARE_EPIPE;
+	int end = receiver->last_end;
 
 	if (!receiver->had_producers)
 		return 0;
@@ -79,7 +79,6 @@ static int end_of_producers(struct receiver *receiver)
 	if (orphans_may_come(receiver))
 		return 1;
 	receiver->had_producers = false;
-	receiver->last_end = end;
 	for (uint32_t i = 0; i < receiver->ch->shape.rows; i++)
 		receiver->members->peers[i].end_told = true;
 	if (end == SHARE_EOWNERDEAD)
