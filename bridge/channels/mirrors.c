@@ -18,7 +18,7 @@ struct incoming {
 	struct mirror *mirror; /* NULL: nobody wants it any more */
 	struct message_in message;
 	bool receiving, here;
-	bool lost; /* with the link, which is about to end */
+	bool lost; /* with the link, which is about to end: it is not received any more */
 };
 
 struct mirror {
@@ -273,6 +273,7 @@ const char *mirror_message(struct link *l, const struct data_header *h, struct p
 	wrong = message_hear(&in->message, h, p);
 	if (!wrong && !fits(m, &in->message))
 		wrong = "its message is larger than its channel lets it be";
+	in->lost = wrong;
 	m->delivering = true; /* it is still here after this */
 	if (!wrong)
 		receive_all(m);
