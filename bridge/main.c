@@ -91,7 +91,7 @@ static int prepare(struct bridge *b)
 	free(hex);
 	b->awaited = json_object();
 	b->base = event_base_new();
-	if (!b->awaited || !b->base || event_base_priority_init(b->base, 2) != 0)
+	if (!b->awaited || !b->base)
 		return -1;
 	return connect_to_broker(b);
 }

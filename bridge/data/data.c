@@ -2,8 +2,8 @@
 
 /*
  * The descriptor of a worker of UCX is in the event loop. The worker has to be armed before the
- * loop sleeps, and not when something is still to be done: so there is an event of the lowest
- * priority that runs after all others whenever anything was sent or received.
+ * loop sleeps, and not when something is still to be done: so there is an event that runs, after
+ * those that wait for their turn already, whenever anything was sent or received.
  */
 
 #include <sched.h>
@@ -309,8 +309,7 @@ static const char *start_worker(struct data_end *d)
 	d->readable = event_new(b->base, fd, EV_READ | EV_PERSIST, on_readable, d);
 	d->idle = event_new(b->base, -1, EV_PERSIST, on_idle, d);
 	d->later = evtimer_new(b->base, on_readable, d);
-	if (!d->readable || !d->idle || !d->later || event_priority_set(d->idle, 1) != 0 ||
-	    event_add(d->readable, NULL) != 0)
+	if (!d->readable || !d->idle || !d->later || event_add(d->readable, NULL) != 0)
 		return "no memory";
 	return NULL;
 }

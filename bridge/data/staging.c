@@ -339,7 +339,7 @@ struct staging *staging_open(struct bridge *b)
 	TAILQ_INIT(&s->spare);
 	s->look = event_new(b->base, -1, EV_PERSIST, on_look, s);
 	s->later = evtimer_new(b->base, on_look, s);
-	if (!s->look || !s->later || event_priority_set(s->look, 1) != 0) {
+	if (!s->look || !s->later) {
 		staging_close(s);
 		return NULL;
 	}
