@@ -55,10 +55,12 @@ void channel_self(share_channel *ch, struct channel_target *out);
 void channel_set_call(share_channel *ch, uint32_t index, uint32_t value); /* in our own ring */
 
 /* From now on @timer, of which the channel has a duplicate, runs out whenever it holds less and
- * that was @too_much before: see channel_owes(). -1: none. 0 or negative errno. */
-int channel_tell_of_less(share_channel *ch, int timer, bool too_much);
-/* It runs out in so many milliseconds; -1: not. With a lock under which it was @too_much. */
-void channel_tell_less(const share_channel *ch, int ms);
+ * that was too much before: see channel_owes(). -1: none. Whether it was, it has of @before, which
+ * may be itself; NULL: it was not. 0 or negative errno. */
+int channel_tell_of_less(share_channel *ch, int timer, share_channel *before);
+/* There is less for who asks channel_owes(): the timer runs out if it was too much. Whoever calls
+ * this and those two holds a lock of its own, under which alone that changes. */
+void channel_tell_if_less(share_channel *ch);
 
 /* Gives the channel an owner, until it is dropped, before its hazard_end(). share_ack() calls
  * @before_ack for each message, with no lock held. */

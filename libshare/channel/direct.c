@@ -21,8 +21,9 @@ void channel_set_call(share_channel *ch, uint32_t index, uint32_t value)
 			      memory_order_release);
 }
 
-int channel_tell_of_less(share_channel *ch, int timer, bool too_much)
+int channel_tell_of_less(share_channel *ch, int timer, share_channel *before)
 {
+	bool too_much = before && channel_unshared(before)->too_much;
 	struct members *members = channel_lock(ch);
 	int less = timer < 0 ? -1 : fd_dup(timer), r = timer < 0 || less >= 0 ? 0 : less;
 

@@ -103,6 +103,12 @@ __attribute__((noinline)) void channel_tell_less(const share_channel *ch, int ms
 		timerfd_settime(ch->less, 0, &when, NULL);
 }
 
+void channel_tell_if_less(share_channel *ch)
+{
+	if (__builtin_expect(whole_of(ch)->members.too_much, false))
+		channel_tell_less(ch, 0);
+}
+
 void channel_unlock_and_end(share_channel *ch)
 {
 	struct members *members = &whole_of(ch)->members;
@@ -110,8 +116,7 @@ void channel_unlock_and_end(share_channel *ch)
 	    members->held == 0 && members->waiting == 0 && members->closed && !members->ended;
 
 	members->ended |= last;
-	if (__builtin_expect(members->too_much, false))
-		channel_tell_less(ch, 0);
+	channel_tell_if_less(ch);
 	pthread_mutex_unlock(&ch->lock);
 	if (last)
 		hazard_end(ch, ch->end);

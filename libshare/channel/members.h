@@ -30,7 +30,7 @@ struct members {
 	bool wants_fd;          /* an event loop was given a descriptor */
 	uint64_t sleeps;        /* for the statistics */
 	uint32_t held;          /* messages that the program has */
-	bool too_much; /* of them, for who has asked, and is told of less (channel_owes()) */
+	bool too_much; /* of them, for who asked last, and is told of less (channel_owes()) */
 	bool closed;   /* the channel ends when `held` and `waiting` are 0, */
 	bool ended;    /* and has: when nobody is in a call any more, it goes */
 };
@@ -67,6 +67,9 @@ bool members_is_dead(const struct channel_peer *p);
 void members_look_for_deaths(struct members *members);
 /* How many of the other role are there, as far as this member knows. */
 uint32_t members_count(const struct members *members);
+
+/* The timer of channel_tell_of_less(), if there is one, runs out in so many ms; -1: not. */
+void channel_tell_less(const share_channel *ch, int ms);
 
 /* Learns who takes part, if that has changed. 0, an error, or 1 when the broker has not answered by
  * @deadline: the next one who asks goes on waiting for the answer. */

@@ -55,15 +55,20 @@ static uint32_t watched(const share_service *s)
 	return s->role == SHARE_CALLER && s->n_waiting == 0 ? 0 : EPOLLIN;
 }
 
+/* In place of what we consume, or that itself. Where there is no descriptor, it is known still
+ * whether calls were refused. */
 static int watch(share_service *s, share_channel *ch)
 {
-	int fd = channel_get_fd(ch), r;
+	int fd, r = 0;
 
-	if (fd < 0)
-		return fd;
-	r = control(s, EPOLL_CTL_ADD, fd, watched(s));
+	if (s->epoll >= 0) {
+		fd = channel_get_fd(ch);
+		if (fd < 0)
+			return fd;
+		r = control(s, EPOLL_CTL_ADD, fd, watched(s));
+	}
 	if (r == 0 && s->role == SHARE_CALLER)
-		r = channel_tell_of_less(ch, s->less, s->refused);
+		r = channel_tell_of_less(ch, s->less, *incoming_of(s));
 	return r == 0 ? 0 : fail_system(r, "opening a channel again");
 }
 
@@ -172,8 +177,7 @@ static int open_again_locked(share_service *s, share_channel *old)
 	r = open_as_it_is(s, &new);
 	if (r != 0)
 		return r;
-	if (s->epoll >= 0)
-		r = watch(s, new);
+	r = watch(s, new);
 	if (r != 0) {
 		channel_close(new);
 		return r;
@@ -182,7 +186,7 @@ static int open_again_locked(share_service *s, share_channel *old)
 		channel_set_owner(new, s, service_before_ack);
 	} else {
 		channel_self(new, &s->self);
-		channel_tell_of_less(old, -1, false);
+		channel_tell_of_less(old, -1, NULL);
 	}
 	if (s->epoll >= 0)
 		control(s, EPOLL_CTL_DEL, channel_get_fd(old), 0);

@@ -35,11 +35,8 @@ static bool are_full_locked(share_service *s, bool tell, struct ring_fence *work
 {
 	uint32_t others =
 	    s->n_free == 0 || s->n_waiting >= s->calls_max ? 0 : s->calls_max - s->n_waiting;
-	bool full = channel_owes(s->replies, others, tell, work) >= others;
 
-	if (tell)
-		s->refused = full;
-	return full;
+	return channel_owes(s->replies, others, tell, work) >= others;
 }
 
 /* SHARE_EAGAIN: there are as many as may be. With @tell the descriptor tells when there may be
@@ -118,8 +115,7 @@ void call_put(share_pending *p)
 	answer = p->answer;
 	p->answer.channel = NULL;
 	s->free[s->n_free++] = (uint16_t)p->index;
-	if (s->refused)
-		channel_tell_less(s->replies, 0);
+	channel_tell_if_less(s->replies);
 	if (!atomic_load(&s->given_up)) { /* else its handle has ended */
 		worn = handle_is_worn(p);
 		handle_end(p);

@@ -73,7 +73,7 @@ struct share_service {
 	pthread_mutex_t lock;
 	int epoll;  /* of an event loop; -1 until there is one */
 	int others; /* of a caller, in it: readable while there are calls that are `told` */
-	int less;   /* of a caller, in it: a timer that tells of calls that were `refused` */
+	int less;   /* of a caller, in it: a timer that tells of calls that were refused */
 	share_channel *before[BEFORE_MAX]; /* what was in the place of that one; NULL: free */
 	char name[SHARE_NAME_MAX + 1];
 	uint32_t sends_max, takes_max; /* bytes of data, of what goes and of what comes */
@@ -82,7 +82,6 @@ struct share_service {
 	struct channel_target self; /* as a consumer of replies */
 	struct bell arrived;
 	bool reading;          /* some thread receives, for all */
-	bool refused;          /* who asked last, in no time: there were as many as may be */
 	atomic_bool came_back; /* there may be requests that were delivered too often */
 	uint32_t calls_max, n_free, n_waiting, n_told;
 	uint16_t free[CALLS_MAX];
