@@ -87,7 +87,7 @@ KNOWS = {
     "broker/channel": "broker/rights broker/suballocator broker/log broker/journal broker/keeper broker/accounts"
                       " broker/*.h broker/client broker/monitor broker/order broker/memory broker/pools"
                       " broker/buffer",
-    "broker/orphan": "broker/suballocator broker/log broker/journal broker/accounts broker/*.h broker/client"
+    "broker/orphan": "broker/log broker/journal broker/accounts broker/*.h broker/client"
                      " broker/monitor broker/memory broker/buffer broker/channel",
     "broker/membership": "broker/rights broker/journal broker/keeper broker/log broker/accounts"
                          " broker/*.h broker/client broker/reply broker/device broker/order"

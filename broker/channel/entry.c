@@ -20,12 +20,12 @@
 #include "broker/order/order.h"
 #include "broker/suballocator/block.h"
 
-static void count_inherited(struct producer *p, const struct inherited *inherited, int n)
+void producer_count_inherited(struct producer *p, const struct buffer *buffer, int n)
 {
-	if (!inherited->buffer)
+	if (!buffer)
 		return;
 	p->n_inherited += (uint64_t)n;
-	p->bytes_inherited += (uint64_t)n * block_size(inherited->buffer->block);
+	p->bytes_inherited += (uint64_t)n * block_size(buffer->block);
 }
 
 /* Returns what is inherited of this ticket already, or makes it; NULL without memory. */
@@ -49,7 +49,7 @@ static struct inherited *inherit(struct member *producer, uint32_t ticket, uint3
 	inherited->version = version;
 	inherited->ticket = ticket;
 	p->inherited[ticket] = inherited;
-	count_inherited(p, inherited, 1);
+	producer_count_inherited(p, buffer, 1);
 	return inherited;
 }
 
@@ -59,7 +59,7 @@ static void let_go(struct member *producer, struct inherited *inherited)
 
 	if (p->inherited[inherited->ticket] == inherited)
 		p->inherited[inherited->ticket] = NULL;
-	count_inherited(p, inherited, -1);
+	producer_count_inherited(p, inherited->buffer, -1);
 	free(inherited);
 }
 

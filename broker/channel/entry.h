@@ -36,6 +36,9 @@ struct entry {
 	uint32_t price : 31, producer_pays : 1;
 };
 
+/* So many times more, or less, the broker keeps this buffer, which may be NULL, of a producer's
+ * messages. */
+void producer_count_inherited(struct producer *p, const struct buffer *buffer, int n);
 /* Returns the account of the claim's producer, or of its consumer. */
 struct account *claim_account(const struct claim *claim, bool producer);
 /* Adds an entry for a buffer that the claim's consumer may use. @payer is whose the reference on

@@ -30,7 +30,6 @@
 #include "broker/channel/records.h"
 #include "broker/journal/journal.h"
 #include "broker/orphan/inside.h"
-#include "broker/suballocator/block.h"
 
 struct orphan *orphan_find(const struct member *producer, uint32_t ticket)
 {
@@ -48,20 +47,13 @@ static void tell_consumers(struct channel *ch)
 	channel_changed(ch, SHARE_PRODUCER);
 }
 
-static void count_buffer(struct producer *p, const struct buffer *buffer, int n)
-{
-	p->n_inherited += (uint64_t)n;
-	p->bytes_inherited += (uint64_t)n * block_size(buffer->block);
-}
-
 static void count_held(const struct orphan *o, int n)
 {
 	struct producer *p = &o->producer->as_producer;
 
-	if (o->buffer)
-		count_buffer(p, o->buffer, n);
+	producer_count_inherited(p, o->buffer, n);
 	for (uint32_t i = 0; i < o->n_further; i++)
-		count_buffer(p, o->further[i].buffer, n);
+		producer_count_inherited(p, o->further[i].buffer, n);
 }
 
 void orphan_wait(struct orphan *o, bool returns)
