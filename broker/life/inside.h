@@ -9,6 +9,7 @@
 #include "broker/life/unpaid.h"
 
 struct broker;
+struct client_rooms;
 struct ending;
 struct event;
 struct reload;
@@ -17,7 +18,7 @@ struct upgrade;
 /* How the broker begins, goes on and ends, which no other room has to know. */
 struct life {
 	uid_t uid;
-	unsigned char ids[128]; /* the numbers as the journal has them: see loop.c */
+	unsigned char ids[128]; /* the numbers as the journal has them: see commit.c */
 	uint32_t ids_record;
 	bool asks_again; /* requests are being handled that the broker before had not answered */
 	/* The socket belongs to a service manager: who connects there waits for the next broker. */
@@ -36,6 +37,11 @@ struct life {
  * which, @look_at_all does what all of them would. 0 or -ENOMEM. */
 int loop_init(struct broker *b, void (*look_at_all)(struct broker *b));
 void loop_deinit(struct broker *b);
+
+/* commit.c */
 int ids_restore(struct broker *b); /* 0 or negative errno */
+
+/* rooms.c: the only one that there is. */
+extern const struct client_rooms broker_rooms;
 
 #endif

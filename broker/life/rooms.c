@@ -15,7 +15,7 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/device/ipc_event.h"
-#include "broker/life/rooms.h"
+#include "broker/life/inside.h"
 #include "broker/membership/membership.h"
 #include "broker/memory/client_memory.h"
 #include "broker/monitor/monitor.h"

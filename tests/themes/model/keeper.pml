@@ -2,7 +2,7 @@
 
 /*
  * The keeper, and what it keeps for a broker that dies: a socket and a timeline page of each client.
- * broker/keeper/, and broker_commit() in broker/life/loop.c, are the real ones.
+ * broker/keeper/, and broker_commit() in broker/life/commit.c, are the real ones.
  *
  * What is modelled
  *

@@ -2,7 +2,7 @@
 
 /*
  * A broker that may be killed between any two of its steps, RESTARTS times in all, and the next one,
- * which goes on from what the journal says. broker/life/loop.c (broker_commit()), broker/life/restore.c,
+ * which goes on from what the journal says. broker/life/commit.c (broker_commit()), broker/life/restore.c,
  * broker/journal/, broker/client/queue.c and broker/client/records.c are the real one, and
  * libshare/client/deliver.c the client's half.
  *
