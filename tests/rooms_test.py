@@ -211,9 +211,9 @@ ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels me
     tools/exporter tools/top wire
     libshare/buffer libshare/channel libshare/client libshare/handle libshare/handover libshare/order libshare/pool
     libshare/program libshare/receiver libshare/segment libshare/sender libshare/service
-    broker/accounts broker/channel broker/config broker/device broker/journal broker/keeper broker/life broker/log
-    broker/membership broker/memory broker/monitor broker/names broker/order broker/orphan broker/pools
-    broker/reply broker/report broker/request broker/rights broker/socket broker/suballocator""".split()
+    broker/accounts broker/channel broker/client broker/config broker/device broker/journal broker/keeper
+    broker/life broker/log broker/membership broker/memory broker/monitor broker/names broker/order broker/orphan
+    broker/pools broker/reply broker/report broker/request broker/rights broker/socket broker/suballocator""".split()
 
 LIBEVENT = re.compile(r"event2/.*|event\.h|evutil\.h")
 ENDINGS = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".in")

@@ -38,7 +38,6 @@ struct ending {
 	int drain_ms;
 	bool ends_with_terminal;
 	const char *why;    /* NULL: nothing has ended it yet */
-	uint64_t by_ms;     /* it drains until then */
 	struct event *look; /* while it drains */
 	struct event *term, *interrupt, *hangup, *lifeline;
 };
@@ -78,7 +77,7 @@ static void end_now(struct ending *e)
 {
 	struct broker *b = e->broker;
 
-	if (e->by_ms)
+	if (broker_is_ending(b))
 		name_waited_for(b, true);
 	log_stop(e->why, clock_ms() - b->started_ms, b->clients->n);
 	event_base_loopbreak(b->base);
@@ -88,7 +87,7 @@ static void look(struct ending *e)
 {
 	const struct timeval soon = {0, LOOK_MS * 1000};
 
-	if (clock_ms() >= e->by_ms || count_waited_for(e->broker) == 0)
+	if (clock_ms() >= e->broker->life->drains_until_ms || count_waited_for(e->broker) == 0)
 		end_now(e);
 	else
 		broker_set_timer(e->broker, e->look, &soon);
@@ -125,14 +124,9 @@ static void drain(struct ending *e, unsigned limit_ms)
 		listener_free(b->listener);
 		b->listener = NULL;
 	}
-	e->by_ms = clock_ms() + limit_ms;
+	b->life->drains_until_ms = clock_ms() + limit_ms;
 	tell_clients(b, limit_ms);
 	look(e);
-}
-
-bool broker_is_ending(const struct broker *b)
-{
-	return b->life->ending && b->life->ending->by_ms;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -146,7 +140,7 @@ static void on_signal(evutil_socket_t fd, short what, void *data)
 	if (limit_ms == DRAIN_AS_CONFIGURED)
 		limit_ms = (int)e->broker->config->drain_ms;
 	e->why = fd == SIGINT ? "on SIGINT" : "on SIGTERM";
-	if (limit_ms == 0 || e->by_ms || count_waited_for(e->broker) == 0) {
+	if (limit_ms == 0 || broker_is_ending(e->broker) || count_waited_for(e->broker) == 0) {
 		end_now(e);
 		return;
 	}
@@ -253,5 +247,6 @@ void ending_free(struct ending *e)
 	free_event(e->interrupt);
 	free_event(e->hangup);
 	free_event(e->lifeline);
+	e->broker->life->drains_until_ms = 0;
 	free(e);
 }

@@ -23,7 +23,8 @@ struct life {
 	bool asks_again; /* requests are being handled that the broker before had not answered */
 	/* The socket belongs to a service manager: who connects there waits for the next broker. */
 	bool socket_stays;
-	struct ending *ending; /* NULL: it does not serve */
+	struct ending *ending;    /* NULL: it does not serve */
+	uint64_t drains_until_ms; /* 0: it does not end yet, or at once */
 	struct reload *reload;
 	struct upgrade *upgrade;
 	struct event *of_keeper;

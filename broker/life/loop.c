@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What keeps the broker's loop going. */
+/* What keeps the broker's loop going, and whether it is to end. */
 
 #include <errno.h>
 
@@ -43,6 +43,11 @@ static void on_alive(evutil_socket_t fd, short what, void *data)
 
 	(void)fd, (void)what;
 	broker_set_timer(b, b->life->alive, &delay);
+}
+
+bool broker_is_ending(const struct broker *b)
+{
+	return b->life->drains_until_ms > 0;
 }
 
 void broker_hangs_after(struct broker *b, unsigned ms)
