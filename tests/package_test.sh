@@ -137,7 +137,7 @@ are_the_same_without_ccache()
 	cd "$copy/build/another"
 	for object in base/CMakeFiles/share-base.dir/table.c.o broker/CMakeFiles/share-broker-core.dir/journal/journal.c.o \
 		libshare/CMakeFiles/share-objects.dir/{program/embedded,buffer/magazine}.c.o \
-		ring/CMakeFiles/share-ring.dir/consumer/consumer.c.o tools/CMakeFiles/sharectl.dir/sharectl.c.o; do
+		ring/CMakeFiles/share-ring.dir/consumer/consumer.c.o tools/CMakeFiles/sharectl.dir/sharectl/sharectl.c.o; do
 		command=$(ninja -C "$source/build/package" -t commands "$object" | tail -n 1)
 		command=${command//"$source"/"$copy"}
 		mkdir -p "${object%/*}"

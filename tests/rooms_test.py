@@ -148,6 +148,11 @@ KNOWS = {
     "memory/cuda": "memory/*.h",
     "memory/gpu": "memory/*.h memory/cuda",
     "memory/*.c": "memory/*.h",
+    "tools/doctor": "",
+    "tools/exporter": "tools/*.h",
+    "tools/top": "tools/*.h",
+    "tools/sharectl": "tools/*.h tools/doctor tools/top",
+    "tools/*.c": "tools/*.h",
 }
 
 # The headers of a sub-room that others may include: its face. What else it has is for itself. Where
@@ -203,12 +208,16 @@ FACES = {
     "broker/life": "",  # nobody needs one
     "memory/cuda": "context device_open driver",
     "memory/gpu": "vmm_property",  # for tests and benchmarks
+    "tools/doctor": "doctor",
+    "tools/exporter": "",
+    "tools/top": "top",
+    "tools/sharectl": "",
 }
 
 # The rooms whose sources have an order.
 ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels memory memory/cuda memory/gpu memory/host
     pages python/src/base python/src/client python/src/order ring ring/consumer ring/producer tools tools/doctor
-    tools/exporter tools/top wire
+    tools/exporter tools/sharectl tools/top wire
     libshare/buffer libshare/channel libshare/client libshare/handle libshare/handover libshare/order libshare/pool
     libshare/program libshare/receiver libshare/segment libshare/sender libshare/service
     broker/accounts broker/channel broker/client broker/config broker/device broker/journal broker/keeper
@@ -227,7 +236,7 @@ def code_of(text):
 def sub_room(path):
     """That of a file or header; None where there are none."""
     room, _, rest = path.partition("/")
-    if room not in ("bench", "bridge", "broker", "libshare", "memory", "python", "ring") or not rest:
+    if room not in ("bench", "bridge", "broker", "libshare", "memory", "python", "ring", "tools") or not rest:
         return None
     return path.rpartition("/")[0] if "/" in rest else f"{room}/*{pathlib.PurePath(path).suffix}"
 

@@ -14,7 +14,7 @@
 #include <share/admin.h>
 #include <share/channel.h>
 
-#include "tools/act.h"
+#include "tools/sharectl/act.h"
 
 static uint64_t dropped[8];
 static size_t n_dropped;

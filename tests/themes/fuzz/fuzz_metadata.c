@@ -17,8 +17,8 @@
 #include "bridge/settings.h"
 #include "libshare/handover/inside.h"
 #include "tests/themes/fuzz/fuzz.h"
-#include "tools/bridges.h"
 #include "tools/report.h"
+#include "tools/sharectl/bridges.h"
 
 #define OWN  "own"
 #define PEER "peer"

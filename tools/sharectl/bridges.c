@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-#include "tools/bridges.h"
+#include "tools/sharectl/bridges.h"
 
 #define PREFIX "bridge/"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_RECIPE_H
-#define TOOLS_RECIPE_H
+#ifndef TOOLS_SHARECTL_RECIPE_H
+#define TOOLS_SHARECTL_RECIPE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_ACT_H
-#define TOOLS_ACT_H
+#ifndef TOOLS_SHARECTL_ACT_H
+#define TOOLS_SHARECTL_ACT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_WATCH_H
-#define TOOLS_WATCH_H
+#ifndef TOOLS_SHARECTL_WATCH_H
+#define TOOLS_SHARECTL_WATCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -21,17 +21,17 @@
 #include <share/admin.h>
 #include <share/share.h>
 
-#include "tools/act.h"
-#include "tools/bridges.h"
 #include "tools/doctor/doctor.h"
-#include "tools/duration.h"
 #include "tools/metrics.h"
 #include "tools/order.h"
-#include "tools/recipe.h"
 #include "tools/report.h"
+#include "tools/sharectl/act.h"
+#include "tools/sharectl/bridges.h"
+#include "tools/sharectl/duration.h"
+#include "tools/sharectl/recipe.h"
+#include "tools/sharectl/watch.h"
 #include "tools/snapshot.h"
 #include "tools/top/top.h"
-#include "tools/watch.h"
 
 struct arguments {
 	const char *socket;

@@ -23,7 +23,7 @@
 #include <share/admin.h>
 #include <share/channel.h>
 
-#include "tools/act.h"
+#include "tools/sharectl/act.h"
 #include "tools/value.h"
 
 struct act {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/duration.h"
+#include "tools/sharectl/duration.h"
 
 double duration_read(const char *text)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_BRIDGES_H
-#define TOOLS_BRIDGES_H
+#ifndef TOOLS_SHARECTL_BRIDGES_H
+#define TOOLS_SHARECTL_BRIDGES_H
 
 #include <share/admin.h>
 #include <share/share.h>

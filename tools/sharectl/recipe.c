@@ -14,7 +14,7 @@
 
 #include <jansson.h>
 
-#include "tools/recipe.h"
+#include "tools/sharectl/recipe.h"
 #include "tools/value.h"
 
 struct pool_wanted {

@@ -17,8 +17,8 @@
 
 #include <share/admin.h>
 
+#include "tools/sharectl/watch.h"
 #include "tools/value.h"
-#include "tools/watch.h"
 
 enum { OPTION_COUNT = 512, OPTION_NAME, OPTION_POOL, OPTION_USER };
 
