@@ -19,6 +19,7 @@
 #include <libsmartcols.h>
 
 #include "tools/latency.h"
+#include "tools/links.h"
 #include "tools/report.h"
 #include "tools/value.h"
 
@@ -89,59 +90,6 @@ static char *show_words(const json_t *row, const char *key, bool exact)
 {
 	(void)exact;
 	return show_list(json_object_get(row, key), put_word);
-}
-
-/* "0.3ms"; "-" for 0, which is not known yet */
-static char *show_microseconds(const json_t *row, const char *key, bool exact)
-{
-	json_int_t value = json_integer_value(json_object_get(row, key));
-	char *text;
-
-	(void)exact;
-	if (value <= 0)
-		return strdup("-");
-	return asprintf(&text, "%.1fms", (double)value / 1000) < 0 ? NULL : text;
-}
-
-static void put_text(FILE *out, const json_t *row, const char *key)
-{
-	char *text = show_text(row, key, false);
-
-	fputs(text ? text : "?", out);
-	free(text);
-}
-
-/* "frames<5/8": a mirror, which can be sent five more messages of eight; "frames>": a source */
-static void put_credits(FILE *out, const json_t *channel)
-{
-	const char *as = json_string_value(json_object_get(channel, "as"));
-
-	put_text(out, channel, "channel");
-	fprintf(out, "%c%lld/%lld", as && *as == 'm' ? '<' : '>',
-		json_integer_value(json_object_get(channel, "credits")),
-		json_integer_value(json_object_get(channel, "depth")));
-}
-
-static char *show_credits(const json_t *row, const char *key, bool exact)
-{
-	(void)exact;
-	return show_list(json_object_get(row, key), put_credits);
-}
-
-/* "detector<2": called here for workers over there, twice at this time */
-static void put_calls(FILE *out, const json_t *service)
-{
-	const char *as = json_string_value(json_object_get(service, "as"));
-
-	put_text(out, service, "service");
-	fprintf(out, "%c%lld", as && *as == 'd' ? '<' : '>',
-		json_integer_value(json_object_get(service, "calls")));
-}
-
-static char *show_calls(const json_t *row, const char *key, bool exact)
-{
-	(void)exact;
-	return show_list(json_object_get(row, key), put_calls);
 }
 
 /* clang-format off */
