@@ -1,44 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Buffers and leases: who holds which block, and the one place where "the last release frees" is
- * true. Both live in slabs, as there may be millions. Together with its block descriptor and its
- * lease a live buffer costs 192 bytes.
+ * Buffers: who holds which block, and the one place where "the last release frees" is true. They
+ * live in a slab, as leases (lease.c) do, as there may be millions of both. Together with its block
+ * descriptor and its lease a live buffer costs 192 bytes.
  */
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <share/share.h>
 
-#include "base/clock.h"
 #include "base/mutation.h"
 #include "base/probe.h"
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/inside.h"
 #include "broker/buffer/lease.h"
-#include "broker/buffer/reclaim.h"
 #include "broker/buffer/records.h"
-#include "broker/buffer/scrub.h"
-#include "broker/buffer/stake.h"
 #include "broker/client/client.h"
-#include "broker/client/clients.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"
-#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/writer.h"
 #include "broker/monitor/monitor.h"
 #include "broker/order/fence.h"
 #include "broker/pools/pools.h"
 
-_Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
 _Static_assert(sizeof(struct buffer) <= 56, "a million buffers are a million of these");
 
 uint64_t buffer_id(const struct buffer *buffer)
@@ -239,9 +231,7 @@ void buffer_tell(struct broker *b, const struct buffer *buffer, const char *acti
 					  .count = count});
 }
 
-/* Gives up a reference, and frees the buffer with the last one. @by is the account that has let it
- * go, NULL if it may be anybody's; @client is named as who has done so, or NULL. */
-static void drop(struct broker *b, struct buffer *buffer, const struct account *by,
+void buffer_drop(struct broker *b, struct buffer *buffer, const struct account *by,
 		 const struct client *client)
 {
 	struct fence_set *pending = buffer->pending;
@@ -277,7 +267,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 
 void buffer_unref(struct broker *b, struct buffer *buffer)
 {
-	drop(b, buffer, NULL, NULL);
+	buffer_drop(b, buffer, NULL, NULL);
 }
 
 void referrer_attach(struct buffer *buffer, struct referrer *referrer, enum referrer_kind kind,
@@ -311,226 +301,5 @@ void referrer_detach(struct broker *b, struct buffer *buffer, struct referrer *r
 	if (referrer == first && next)
 		memcpy(next->n, first->n, sizeof(next->n));
 	LIST_REMOVE(referrer, of_buffer);
-	drop(b, buffer, referrer->account, NULL);
-}
-
-struct lease_key {
-	uint32_t slot; /* the client's */
-	const struct buffer *buffer;
-};
-
-static uint64_t key_hash(uint32_t slot, const struct buffer *buffer)
-{
-	return table_mix((uint64_t)slot << 32 | buffer_index(buffer));
-}
-
-static uint64_t lease_hash(const struct table_link *link)
-{
-	const struct lease *lease = (const struct lease *)(const void *)link;
-
-	return key_hash(lease->slot, lease->buffer);
-}
-
-static bool lease_match(const struct table_link *link, const void *key)
-{
-	const struct lease *lease = (const struct lease *)(const void *)link;
-	const struct lease_key *k = key;
-
-	return lease->slot == k->slot && lease->buffer == k->buffer;
-}
-
-void buffers_init(struct broker *b)
-{
-	slab_init_prefix(&b->buffers->slab, sizeof(struct buffer), BUFFER_PREFIX);
-	slab_init(&b->buffers->leases, sizeof(struct lease));
-	table_init(&b->buffers->lease_table, lease_hash);
-	reclaims_init(&b->buffers->reclaims);
-	LIST_INIT(&b->buffers->scrubs);
-	b->buffers->generations.which = GENERATIONS_OF_BUFFERS;
-	b->memory->on_look = scrubs_look_again;
-}
-
-void buffers_deinit(struct broker *b)
-{
-	if (slab_live(&b->buffers->leases) || slab_live(&b->buffers->slab))
-		log_bug("buffers outlive the broker");
-	table_deinit(&b->buffers->lease_table);
-	table_deinit(&b->buffers->reclaims);
-	slab_deinit(&b->buffers->leases);
-	slab_deinit(&b->buffers->slab);
-	generations_deinit(&b->buffers->generations);
-}
-
-struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer)
-{
-	struct lease_key key = {client->slot, buffer};
-	struct lease *lease;
-	int n = 0;
-
-	LIST_FOREACH (lease, &buffer->leases, of_buffer) {
-		if (lease->filed || n++ == LEASES_LOOKED_THROUGH)
-			break;
-		if (lease->slot == client->slot)
-			return lease;
-	}
-	if (!lease)
-		return NULL;
-	return (struct lease *)(void *)table_find(&b->buffers->lease_table,
-						  key_hash(key.slot, buffer), lease_match, &key);
-}
-
-struct client *lease_client(const struct lease *lease)
-{
-	return buffer_pool(lease->buffer)->broker->clients->by_slot[lease->slot];
-}
-
-/* Counts a lease among those of its client. 0 or -ENOMEM. */
-static int add_to_client(struct client *c, struct lease *lease)
-{
-	uint64_t bytes = block_size(lease->buffer->block);
-
-	if (stake_add(c, buffer_pool(lease->buffer), bytes) < 0)
-		return -ENOMEM;
-	TAILQ_INSERT_TAIL(&c->buffers->leases, lease, of_client);
-	c->holds.leases++;
-	c->holds.bytes += bytes;
-	return 0;
-}
-
-static void remove_from_client(struct client *c, struct lease *lease)
-{
-	uint64_t bytes = block_size(lease->buffer->block);
-
-	TAILQ_REMOVE(&c->buffers->leases, lease, of_client);
-	c->holds.leases--;
-	c->holds.bytes -= bytes;
-	stake_subtract(c, buffer_pool(lease->buffer), bytes);
-}
-
-static uint64_t age_ms(const struct broker *b)
-{
-	return clock_ms() - b->started_ms;
-}
-
-uint64_t lease_age_ms(const struct lease *lease)
-{
-	return age_ms(buffer_pool(lease->buffer)->broker) - lease->since_s * UINT64_C(1000);
-}
-
-int64_t client_oldest_lease_ms(const struct client *c)
-{
-	const struct lease *oldest = TAILQ_FIRST(&c->buffers->leases);
-
-	return oldest ? (int64_t)lease_age_ms(oldest) : -1;
-}
-
-struct lease *lease_new(struct broker *b, struct client *client, struct buffer *buffer,
-			uint32_t since_s)
-{
-	struct lease *lease = slab_alloc(&b->buffers->leases);
-
-	if (!lease)
-		return NULL;
-	lease->slot = client->slot & INT32_MAX;
-	lease->buffer = buffer;
-	lease->since_s = since_s;
-	if (add_to_client(client, lease) < 0) {
-		slab_free(&b->buffers->leases, lease);
-		return NULL;
-	}
-	LIST_INSERT_HEAD(&buffer->leases, lease, of_buffer);
-	buffer->n_leases++;
-	buffer_ref(buffer);
-	return lease;
-}
-
-void leases_file(struct broker *b, struct buffer *buffer)
-{
-	struct lease *lease;
-	int n = 0;
-
-	/* a lease that comes is the first, and behind those that are looked through all are in the
-	 * table */
-	LIST_FOREACH (lease, &buffer->leases, of_buffer) {
-		if (lease->filed)
-			break;
-		if (++n <= LEASES_LOOKED_THROUGH)
-			continue;
-		if (MUTATION(leases_not_filed))
-			break;
-		lease->filed = true;
-		table_insert(&b->buffers->lease_table, &lease->key);
-	}
-}
-
-int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
-		struct lease **out, struct failure *failure)
-{
-	struct lease *lease = lease_find(b, client, buffer);
-	uint32_t tag = buffer->block->tag;
-
-	if (!lease) {
-		if (!account_add(client->account, LIMIT_LEASES, 1))
-			return account_refuse(client->account, LIMIT_LEASES, "", failure);
-		lease = lease_new(b, client, buffer, (uint32_t)(age_ms(b) / 1000));
-		if (!lease) {
-			account_subtract(client->account, LIMIT_LEASES, 1);
-			return failure_no_memory(failure, "the broker");
-		}
-		leases_file(b, buffer);
-	} else if (lease->count == LEASE_COUNT_MAX) {
-		return account_refuse(client->account, LIMIT_LEASES, "", failure);
-	}
-	lease->count++;
-	lease->mode |= mode & SHARE_RDWR;
-	if ((mode & SHARE_RDWR) == SHARE_RDWR)
-		block_mark_writer(buffer->block, client->peer.uid);
-	if (buffer->block->tag != tag)
-		buffer_note(buffer);
-	if (!MUTATION(lease_not_noted))
-		lease_note(lease);
-	*out = lease;
-	return 0;
-}
-
-void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence)
-{
-	struct buffer *buffer = lease->buffer;
-	struct client *client = lease_client(lease);
-
-	if (fence->timelines) {
-		buffer->pending = fence_set_add(buffer->pending, fence);
-		buffer_note(buffer);
-	}
-	lease->count -= count & LEASE_COUNT_MAX;
-	if (lease->count > 0) {
-		lease_note(lease);
-		if (buffer->is_awaited)
-			reclaim_look(b, buffer);
-		return;
-	}
-	if (buffer->is_awaited)
-		reclaim_give_up(buffer, client);
-	if (lease->filed)
-		table_remove(&b->buffers->lease_table, &lease->key);
-	LIST_REMOVE(lease, of_buffer);
-	buffer->n_leases--;
-	remove_from_client(client, lease);
-	if (!MUTATION(lease_not_dropped))
-		journal_drop(b->journal, &lease->record);
-	slab_free(&b->buffers->leases, lease);
-	account_subtract(client->account, LIMIT_LEASES, 1);
-	drop(b, buffer, client->account, client);
-}
-
-bool client_return_leases(struct client *c, int *budget)
-{
-	for (; *budget > 0; --*budget) {
-		struct lease *lease = TAILQ_FIRST(&c->buffers->leases);
-
-		if (!lease)
-			return true;
-		lease_return(c->broker, lease, lease->count, &(struct fence){0});
-	}
-	return false;
+	buffer_drop(b, buffer, referrer->account, NULL);
 }

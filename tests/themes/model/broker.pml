@@ -2,8 +2,8 @@
 
 /*
  * The broker: what it answers (to the client `me`), and what it does of itself when a client ends.
- * broker/order/fence.c, broker/buffer/grant.c, broker/buffer/buffer.c and broker/client/end.c are
- * the real one. How a request gets to it is in at_once.pml and restart.pml.
+ * broker/order/fence.c, broker/buffer/grant.c, buffer.c and lease.c there, and broker/client/end.c
+ * are the real one. How a request gets to it is in at_once.pml and restart.pml.
  */
 
 #define FREE (lease[0] + lease[1] == 0 && name_fence == 0)
