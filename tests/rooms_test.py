@@ -65,6 +65,7 @@ KNOWS = {
     "broker/config": "broker/rights",
     "broker/journal": "broker/log",
     "broker/keeper": "broker/log",
+    "broker/keeper/process": "broker/log broker/keeper",
     "broker/accounts": "broker/config broker/log broker/journal",
     "broker/*.h": "broker/config",
     "broker/socket": "broker/keeper broker/*.h",
@@ -184,7 +185,8 @@ FACES = {
     "python/src/client": "client",
     "broker/log": "log",
     "broker/journal": "generations journal object record record_types",
-    "broker/keeper": "blame keeper kept",
+    "broker/keeper": "blame common crash keeper kept silence",
+    "broker/keeper/process": "",
     "broker/rights": "access name_owner principal right",
     "broker/config": "change config lists machine reader",
     "broker/accounts": "account charge fair_share price turns",
@@ -221,8 +223,9 @@ ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels me
     libshare/buffer libshare/channel libshare/client libshare/handle libshare/handover libshare/order libshare/pool
     libshare/program libshare/receiver libshare/segment libshare/sender libshare/service
     broker/accounts broker/channel broker/client broker/config broker/device broker/journal broker/keeper
-    broker/life broker/log broker/membership broker/memory broker/monitor broker/names broker/order broker/orphan
-    broker/pools broker/reply broker/report broker/request broker/rights broker/socket broker/suballocator""".split()
+    broker/keeper/process broker/life broker/log broker/membership broker/memory broker/monitor broker/names
+    broker/order broker/orphan broker/pools broker/reply broker/report broker/request broker/rights broker/socket
+    broker/suballocator""".split()
 
 LIBEVENT = re.compile(r"event2/.*|event\.h|evutil\.h")
 ENDINGS = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".in")

@@ -20,7 +20,9 @@
  * made of the file that the keeper has open.
  *
  * The keeper speaks with nobody but its broker, does not look into what it keeps, and allocates no
- * memory once it runs. When it is killed, its deputy (broker/keeper/deputy.h) goes on in its place.
+ * memory once it runs. When it is killed, its deputy (broker/keeper/process/deputy.h) goes on in
+ * its place. What that process alone has is in broker/keeper/process; here is what brokers have of
+ * it.
  */
 
 /* What has become of the broker before this one. */

@@ -18,7 +18,7 @@
 #include "base/descriptor.h"
 #include "base/mapping.h"
 #include "base/mutation.h"
-#include "broker/keeper/inside.h"
+#include "broker/keeper/common.h"
 #include "broker/keeper/silence.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"

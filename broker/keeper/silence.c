@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "broker/keeper/inside.h"
+#include "broker/keeper/common.h"
 #include "broker/log/log.h"
 
 /* The time between two looks. It is shorter if that would be less than LOOKS_MIN looks in hang_ms.

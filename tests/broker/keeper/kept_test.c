@@ -14,7 +14,7 @@
 #include <criterion/criterion.h>
 
 #include "base/descriptor.h"
-#include "broker/keeper/inside.h"
+#include "broker/keeper/common.h"
 #include "wire/packet.h"
 
 #define ROOM (KEPT_FIXED + 2)

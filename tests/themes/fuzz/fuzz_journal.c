@@ -36,7 +36,7 @@
 #include "broker/broker.h"
 #include "broker/journal/inside.h"
 #include "broker/keeper/keeper.h"
-#include "broker/keeper/table.h"
+#include "broker/keeper/process/table.h"
 #include "broker/life/restore.h"
 #include "tests/themes/fuzz/damage.h"
 #include "tests/themes/fuzz/fuzz.h"

@@ -21,7 +21,7 @@
 
 #include "base/descriptor.h"
 #include "broker/journal/inside.h"
-#include "broker/keeper/inside.h"
+#include "broker/keeper/common.h"
 
 #define RUN_MAX     64 /* bytes that stand in one line */
 #define GAP         8  /* zeros that end a run */

@@ -26,7 +26,7 @@
 #include <criterion/criterion.h>
 
 #include "base/descriptor.h"
-#include "broker/keeper/inside.h"
+#include "broker/keeper/common.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
 

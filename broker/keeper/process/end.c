@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
-#include "broker/keeper/state.h"
+#include "broker/keeper/process/state.h"
 #include "broker/log/log.h"
 
 /* When so many brokers of a new program were killed before one of them served, the old one goes on.

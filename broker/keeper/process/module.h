@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_MODULE_H
-#define BROKER_KEEPER_MODULE_H
+#ifndef BROKER_KEEPER_PROCESS_MODULE_H
+#define BROKER_KEEPER_PROCESS_MODULE_H
 
 #include "broker/keeper/keeper.h"
 

@@ -22,9 +22,9 @@
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/mutation.h"
-#include "broker/keeper/module.h"
+#include "broker/keeper/process/module.h"
+#include "broker/keeper/process/state.h"
 #include "broker/keeper/silence.h"
-#include "broker/keeper/state.h"
 #include "wire/packet.h"
 
 #define SLICE_MS 50 /* between two beats, so that this keeper is not taken for one that hangs */

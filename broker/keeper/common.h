@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_INSIDE_H
-#define BROKER_KEEPER_INSIDE_H
+#ifndef BROKER_KEEPER_COMMON_H
+#define BROKER_KEEPER_COMMON_H
 
 #include <stdatomic.h>
 

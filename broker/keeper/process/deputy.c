@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "broker/keeper/deputy.h"
+#include "broker/keeper/process/deputy.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_TABLE_H
-#define BROKER_KEEPER_TABLE_H
+#ifndef BROKER_KEEPER_PROCESS_TABLE_H
+#define BROKER_KEEPER_PROCESS_TABLE_H
 
-#include "broker/keeper/inside.h"
+#include "broker/keeper/common.h"
 #include "wire/packet.h"
 
 /* The keeper's side of the table of what it keeps. */

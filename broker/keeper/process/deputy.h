@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_DEPUTY_H
-#define BROKER_KEEPER_DEPUTY_H
+#ifndef BROKER_KEEPER_PROCESS_DEPUTY_H
+#define BROKER_KEEPER_PROCESS_DEPUTY_H
 
 #include <stdatomic.h>
 #include <sys/types.h>

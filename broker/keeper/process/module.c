@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "broker/keeper/module.h"
+#include "broker/keeper/process/module.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

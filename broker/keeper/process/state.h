@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_STATE_H
-#define BROKER_KEEPER_STATE_H
+#ifndef BROKER_KEEPER_PROCESS_STATE_H
+#define BROKER_KEEPER_PROCESS_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "broker/keeper/inside.h"
+#include "broker/keeper/common.h"
 
 #define KEEPER_DEATHS_MAX 5
 #define WAIT_FIRST_MS     100

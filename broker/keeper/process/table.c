@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "broker/keeper/table.h"
+#include "broker/keeper/process/table.h"
 
 #include <errno.h>
 #include <sys/mman.h>

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
-#include "broker/keeper/module.h"
+#include "broker/keeper/process/module.h"
 
 static char folder[64], path[96];
 static const char *comes; /* in the place of the file, right before it is loaded */
