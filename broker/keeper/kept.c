@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/beat.h"
@@ -19,6 +18,7 @@
 #include "base/mapping.h"
 #include "base/mutation.h"
 #include "broker/keeper/common.h"
+#include "broker/keeper/inside.h"
 #include "broker/keeper/silence.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
@@ -26,12 +26,6 @@
 #define TRIES 200 /* ms */
 /* how long a broker waits for an answer between two beats */
 #define SLICE_MS 50
-
-struct closing_later {
-	int fd;
-	void (*how)(void *data, int fd);
-	void *data;
-};
 
 static struct {
 	struct kept_table *table;
@@ -44,8 +38,6 @@ static struct {
 	uint32_t *ids; /* numbers in the table, by descriptor */
 	int n_ids;
 	bool *taken; /* whether it was taken, by number in the table */
-	struct closing_later *later;
-	size_t n_later, room_later;
 } mine = {.socket = -1};
 
 /* Makes a mapping private, so that what a rehearsal writes to pages of clients and channels is
@@ -160,8 +152,6 @@ static bool hear_until(struct kept_message *m, int64_t deadline)
 	return true;
 }
 
-static bool drop(const uint32_t *ids, size_t n);
-
 /* Undoes what was answered too late, as whoever wanted it has gone on without. */
 static void take_late(const struct kept_message *answer)
 {
@@ -172,7 +162,7 @@ static void take_late(const struct kept_message *answer)
 	if (answer->word != 0)
 		return;
 	if (word == KEPT_KEEP && answer->n > 0 && answer->ids[0] > KEPT_FIXED)
-		drop(answer->ids, answer->n);
+		kept_drop(answer->ids, answer->n);
 	/* this broker still serves: it has not ended */
 	if (word == KEPT_HAND_OVER)
 		kept_serves();
@@ -339,7 +329,7 @@ int kept_hand_over(const char *version)
 	kept_end(EXIT_SUCCESS);
 }
 
-static int set_id(int fd, uint32_t id)
+int kept_set_id(int fd, uint32_t id)
 {
 	if (fd >= mine.n_ids) {
 		int n = mine.n_ids ? mine.n_ids : 1024;
@@ -363,9 +353,7 @@ uint32_t kept_id(int fd)
 	return fd >= 0 && fd < mine.n_ids ? mine.ids[fd] : 0;
 }
 
-/* Has the keeper let these go. False: it may have them still, and then the next
- * broker will close them. */
-static bool drop(const uint32_t *ids, size_t n)
+bool kept_drop(const uint32_t *ids, size_t n)
 {
 	struct kept_message m = {.word = KEPT_DROP, .n = (uint32_t)n};
 
@@ -386,11 +374,11 @@ int kept_keep(const int *fds, const size_t *sizes, size_t n)
 	for (size_t i = 0; sizes && i < n; i++)
 		m.sizes[i] = sizes[i];
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = set_id(fds[i], 0);
+		r = kept_set_id(fds[i], 0);
 	if (r == 0)
 		r = ask(&m, fds, n);
 	for (size_t i = 0; r == 0 && i < n; i++) {
-		set_id(fds[i], m.ids[i]);
+		kept_set_id(fds[i], m.ids[i]);
 		/* In the table is the keeper's number of the descriptor, which is not this
 		 * process's. So it counts as taken: nobody here may take it or close it. A
 		 * rehearsal, which asks nobody, is told no id. */
@@ -416,7 +404,7 @@ int kept_keep_fixed(const int fds[static KEPT_FIXED])
 	if (!mine.table)
 		return 0;
 	/* the others get no id here, so the keeper has them still when they are closed here */
-	r = fds[0] < 0 ? 0 : set_id(fds[0], KEPT_LISTENER);
+	r = fds[0] < 0 ? 0 : kept_set_id(fds[0], KEPT_LISTENER);
 	return r < 0 ? r : ask(&m, some, m.n);
 }
 
@@ -425,7 +413,7 @@ int kept_take(uint32_t id)
 	int fd = kept_look(id);
 
 	if (fd < 0 || !mine.taken || (mine.taken[id - 1] && !MUTATION(kept_taken_twice)) ||
-	    set_id(fd, id) < 0)
+	    kept_set_id(fd, id) < 0)
 		return -1;
 	mine.taken[id - 1] = true;
 	return fd;
@@ -453,7 +441,7 @@ int kept_look(uint32_t id)
  * keeper, which is there for all, is not to be the one. */
 static void drop_and_close(const uint32_t *ids, const int *fds, size_t n)
 {
-	drop(ids, n);
+	kept_drop(ids, n);
 	for (size_t i = 0; i < n; i++)
 		fd_close(fds[i]);
 }
@@ -479,84 +467,4 @@ void kept_sweep(void)
 		}
 	}
 	drop_and_close(ids, fds, found);
-}
-
-static void close_one(void *data, int fd)
-{
-	(void)data;
-	fd_close(fd);
-}
-
-void kept_close_by(int fd, void (*how)(void *data, int fd), void *data)
-{
-	uint32_t id = kept_id(fd);
-
-	if (fd < 0)
-		return;
-	if (MUTATION(let_go_too_early)) {
-		drop(&id, id > 0);
-		if (id)
-			set_id(fd, 0);
-	}
-	if (mine.n_later == mine.room_later) {
-		size_t room = mine.room_later ? mine.room_later * 2 : 64;
-		struct closing_later *later = realloc(mine.later, room * sizeof(*later));
-
-		if (!later) { /* without memory it is closed at once: early is better than never */
-			drop(&id, id > 0);
-			if (id)
-				set_id(fd, 0);
-			how(data, fd);
-			return;
-		}
-		mine.later = later;
-		mine.room_later = room;
-	}
-	mine.later[mine.n_later++] = (struct closing_later){fd, how, data};
-}
-
-int kept_close(int fd)
-{
-	kept_close_by(fd, close_one, NULL);
-	return -1;
-}
-
-void kept_flush(size_t n)
-{
-	uint32_t ids[KEPT_AT_ONCE] = {0};
-	size_t found = 0;
-	bool all = true;
-
-	if (n == 0) /* there may be no list yet */
-		return;
-	for (size_t i = 0; i < n; i++) {
-		uint32_t id = kept_id(mine.later[i].fd);
-
-		if (id)
-			ids[found++] = id;
-		if (found == KEPT_AT_ONCE) {
-			all &= drop(ids, found);
-			found = 0;
-		}
-	}
-	all &= drop(ids, found);
-	/* If the keeper has some of them still, at least the peers of connections are told that
-	 * these have ended; all else waits until the next broker closes it. */
-	for (size_t i = 0; !all && i < n; i++)
-		shutdown(mine.later[i].fd, SHUT_RDWR);
-	for (size_t i = 0; i < n; i++) {
-		struct closing_later l = mine.later[i];
-
-		if (kept_id(l.fd))
-			set_id(l.fd, 0);
-		l.how(l.data, l.fd);
-		beat(); /* this may have taken long: it may have freed much memory */
-	}
-	mine.n_later -= n;
-	memmove(mine.later, mine.later + n, mine.n_later * sizeof(*mine.later));
-}
-
-size_t kept_waiting(void)
-{
-	return mine.n_later;
 }

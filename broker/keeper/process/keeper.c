@@ -3,7 +3,6 @@
 #include "broker/keeper/keeper.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -40,11 +39,6 @@
 #define QUICK_MS   2000
 #define QUICK_MANY 5
 
-static struct {
-	struct state states[2];
-	atomic_uint now; /* the state that counts */
-} keeping;
-
 static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP};
 
 static void handled_signals(sigset_t *set)
@@ -55,84 +49,6 @@ static void handled_signals(sigset_t *set)
 	sigaddset(set, SIGCHLD);
 }
 
-static const struct state *current(void)
-{
-	return &keeping.states[keeping.now];
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* States                                                                                      */
-
-static bool is_own(const struct state *s, int fd)
-{
-	for (int i = 0; i < N_OWN; i++)
-		if (s->own[i] == fd)
-			return true;
-	return false;
-}
-
-/* Makes @s the state that counts, and closes the keeper's own descriptors that are not in @s. */
-static void commit(const struct state *s)
-{
-	unsigned before = keeping.now;
-
-	keeping.states[!before] = *s;
-	keeping.now = !before;
-	for (int i = 0; i < N_OWN; i++)
-		if (keeping.states[before].own[i] >= 0 && !is_own(s, keeping.states[before].own[i]))
-			fd_close(keeping.states[before].own[i]);
-	atomic_store(&s->keeper.table->brokers_died, s->brokers_died);
-	atomic_store(&s->keeper.table->brokers_upgraded, s->brokers_upgraded);
-	atomic_store(&s->keeper.table->keepers_died, s->keepers_died);
-}
-
-/* For each number of a descriptor, whether it is one of the keeper's. So many are never open. To
- * look each number up in the table would take seconds where there are many clients. */
-static uint64_t stays[TABLE_ROOM_MAX / 64 + 1];
-static atomic_bool in_use; /* whether @stays is; it still says so if a keeper died over that */
-
-static void let_stay(int fd, int *last)
-{
-	if (fd >= 0 && fd < TABLE_ROOM_MAX)
-		stays[fd / 64] |= UINT64_C(1) << fd % 64;
-	if (fd > *last)
-		*last = fd;
-}
-
-static void close_between(int first, int last)
-{
-	if (first <= last)
-		syscall(SYS_close_range, (unsigned)first, (unsigned)last, 0);
-}
-
-/* Closes all descriptors that are not the keeper's own, not in the table and not standard ones. Of
- * what this process was started with, the first broker has had kept what it needs. The socket that
- * it was to listen on, say, is not to be open any more when the broker has closed it. And what a
- * keeper that died had just opened is nobody's. */
-static void close_all_but_own(const struct state *s)
-{
-	const struct kept_table *t = s->keeper.table;
-	int last = STDERR_FILENO, first = STDERR_FILENO + 1;
-
-	if (in_use)
-		memset(stays, 0, sizeof(stays));
-	in_use = true;
-	for (int i = 0; i < N_OWN; i++)
-		let_stay(s->own[i], &last);
-	for (uint32_t i = 0; i < atomic_load(&t->n); i++)
-		let_stay(atomic_load(&t->slots[i].fd), &last);
-	for (int fd = first; fd <= last && fd < TABLE_ROOM_MAX; fd++) {
-		if (!(stays[fd / 64] >> fd % 64 & 1))
-			continue;
-		close_between(first, fd - 1);
-		first = fd + 1;
-	}
-	close_between(last + 1, INT_MAX);
-	for (int fd = 0; fd <= last && fd < TABLE_ROOM_MAX; fd += 64)
-		stays[fd / 64] = 0;
-	in_use = false;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* What the broker says */
 
@@ -141,7 +57,7 @@ static void has_taken_over(struct state *s)
 	s->serves = true;
 	s->hands_over = false;
 	if (!s->has_served)
-		close_all_but_own(s);
+		state_close_strays(s);
 	s->has_served = true;
 	s->brokers_upgraded += s->own[OWN_MODULE_BEFORE] >= 0;
 	s->own[OWN_MODULE_BEFORE] = -1;
@@ -366,8 +282,8 @@ static int keep_brokers(void)
 {
 	pid_t deputy;
 
-	while (!current()->is_over) {
-		struct state s = *current();
+	while (!state_now()->is_over) {
+		struct state s = *state_now();
 
 		beat();
 		s.says = SAYS_NOTHING;
@@ -376,14 +292,14 @@ static int keep_brokers(void)
 			start_next(&s);
 		else
 			wait_and_handle(&s);
-		commit(&s);
+		state_commit(&s);
 		speak(&s);
 		kill_hanging(&s);
 	}
-	deputy = atomic_load(&current()->keeper.table->deputy);
+	deputy = atomic_load(&state_now()->keeper.table->deputy);
 	if (deputy > 0 && kill(deputy, SIGKILL) == 0)
 		waitpid(deputy, NULL, 0);
-	return current()->status;
+	return state_now()->status;
 }
 
 /* Tells systemd that this process is the service's main one now. Otherwise systemd would send
@@ -434,7 +350,7 @@ static void sleep_ms(unsigned ms)
 /* Makes a deputy, whose keeper has died, the keeper. */
 static void go_on_for_another(void)
 {
-	struct state s = *current();
+	struct state s = *state_now();
 	struct kept_table *t = s.keeper.table;
 	pid_t before = atomic_load(&t->keeper);
 	uint64_t now = clock_ms();
@@ -447,12 +363,12 @@ static void go_on_for_another(void)
 	if (!MUTATION(unanswered_is_kept))
 		table_repair(t, s.answer.serial);
 	if (s.has_served && !MUTATION(strays_stay_open))
-		close_all_but_own(&s);
+		state_close_strays(&s);
 	s.says = SAYS_IT_IS_THERE;
 	s.keepers_died++;
 	s.quick_deaths = now - s.keeper_since_ms < QUICK_MS ? s.quick_deaths + 1 : 0;
 	s.keeper_since_ms = now;
-	commit(&s);
+	state_commit(&s);
 	speak(&s);
 	if (!s.is_over) {
 		log_warning("keeper %d has died; its deputy goes on", (int)before);
@@ -520,7 +436,7 @@ int keeper_run(const char *module, int argc, char **argv)
 			log_error("cannot start: %s", strerror(errno));
 		return EXIT_FAILURE;
 	}
-	keeping.states[keeping.now] = s;
+	state_begin(&s);
 	prctl(PR_SET_NAME, "share-keeper");
 	if (!PROCESS_IS_INSTRUMENTED)
 		process_hide();

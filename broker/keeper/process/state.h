@@ -57,6 +57,18 @@ struct state {
 	struct kept_message answer;                                /* the last one */
 };
 
+/* The state that counts. */
+const struct state *state_now(void);
+/* Before there is any. */
+void state_begin(const struct state *s);
+/* Makes @s the state that counts, and closes the keeper's own descriptors that are not in @s. */
+void state_commit(const struct state *s);
+/* Closes all descriptors that are not the keeper's own, not in the table and not standard ones. Of
+ * what this process was started with, the first broker has had kept what it needs. The socket that
+ * it was to listen on, say, is not to be open any more when the broker has closed it. And what a
+ * keeper that died had just opened is nobody's. */
+void state_close_strays(const struct state *s);
+
 /* Forks a broker, which begins once it is told to. Returns 0 or negative errno. */
 int broker_fork(struct state *s);
 /* Notes that the broker has ended, and decides what comes after it. @status is what waitpid() says,
