@@ -14,8 +14,8 @@
 #include "bridge/data/memory.h"
 #include "bridge/data/staging.h"
 
-/* What data.c (workers and endpoints of UCX), content.c (the way that a content takes) and pieces.c
- * (the longest of these ways) know of each other. */
+/* What context.c (UCX for all links), data.c (workers and endpoints of it), content.c (the way that
+ * a content takes) and pieces.c (the longest of these ways) know of each other. */
 
 struct data {
 	ucp_context_h context;
