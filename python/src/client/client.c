@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The connection, and the requests that concern all of it: names, tokens, and reports of the
- * broker. */
-
-#include <string.h>
+/* The connection, and the requests that concern all of it: names and tokens. What the broker
+ * reports is in report.c. */
 
 #include <share/admin.h>
 
@@ -227,153 +225,7 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	return (PyObject *)a;
 }
 
-/* Callbacks that fill a list. The library calls them without the GIL, so they take it. */
-struct filling {
-	PyObject *list;
-	PyThreadState *state;
-};
-
-static int append(struct filling *f, PyObject *row)
-{
-	int r = row ? PyList_Append(f->list, row) : -1;
-
-	Py_XDECREF(row);
-	return r < 0 ? 1 : 0;
-}
-
-static int add_name(const share_name_info *info, void *data)
-{
-	struct filling *f = data;
-	int r;
-
-	PyEval_RestoreThread(f->state);
-	r = append(f,
-		   Py_BuildValue("(sKKKsIO)", info->name, (unsigned long long)info->version,
-				 (unsigned long long)info->buffer, (unsigned long long)info->size,
-				 info->pool, info->uid, info->persistent ? Py_True : Py_False));
-	f->state = PyEval_SaveThread();
-	return r;
-}
-
-static int add_json(const char *json, void *data)
-{
-	struct filling *f = data;
-	int r;
-
-	PyEval_RestoreThread(f->state);
-	r = append(f, PyUnicode_DecodeUTF8(json, (Py_ssize_t)strlen(json), "replace"));
-	f->state = PyEval_SaveThread();
-	return r;
-}
-
-static PyObject *fill(PyObject *o, const void *argument,
-		      int (*function)(share_client *, const void *, struct filling *))
-{
-	struct client *self = (struct client *)o;
-	struct filling f;
-	share_client *c;
-	struct wait w;
-	int r;
-
-	wait_begin(&w, NULL);
-	f.list = PyList_New(0);
-	c = f.list ? handle_enter(&self->handle) : NULL;
-	if (!c) {
-		Py_XDECREF(f.list);
-		return NULL;
-	}
-	do {
-		wait_starts(&w, &self->handle);
-		f.state = PyEval_SaveThread();
-		r = function(c, argument, &f);
-		PyEval_RestoreThread(f.state);
-	} while (wait_again(&w, &self->handle, r) > 0);
-	if (!handle_leave(&self->handle, r) || PyErr_Occurred())
-		Py_CLEAR(f.list);
-	return f.list;
-}
-
-static int list_names(share_client *c, const void *prefix, struct filling *f)
-{
-	return share_list(c, prefix, add_name, f);
-}
-
-static int list_objects(share_client *c, const void *what, struct filling *f)
-{
-	return share_inspect(c, what, add_json, f);
-}
-
-static int list_changes(share_client *c, const void *nothing, struct filling *f)
-{
-	(void)nothing;
-	return share_reload(c, add_json, f);
-}
-
-static PyObject *reload(PyObject *o, PyObject *ignored)
-{
-	(void)ignored;
-	return fill(o, NULL, list_changes);
-}
-
-static int hand_over(share_client *c, const void *nothing, struct filling *f)
-{
-	(void)nothing;
-	return share_upgrade(c, add_json, f);
-}
-
-static PyObject *upgrade(PyObject *o, PyObject *ignored)
-{
-	(void)ignored;
-	return fill(o, NULL, hand_over);
-}
-
-static PyObject *names(PyObject *o, PyObject *prefix)
-{
-	const char *text = arg_text(prefix);
-
-	return text ? fill(o, text, list_names) : NULL;
-}
-
-static PyObject *inspect(PyObject *o, PyObject *what)
-{
-	const char *text = arg_text(what);
-
-	return text ? fill(o, text, list_objects) : NULL;
-}
-
-struct monitoring {
-	share_monitor_options options;
-	int timeout_ms;
-};
-
-static int list_events(share_client *c, const void *argument, struct filling *f)
-{
-	const struct monitoring *m = argument;
-
-	return share_monitor(c, &m->options, m->timeout_ms, add_json, f);
-}
-
 PyDoc_STRVAR(monitor_doc, "_monitor(pool, prefix, user, timeout_ms)\n--\n\nSee Client.monitor.");
-static PyObject *monitor(PyObject *o, PyObject *args)
-{
-	struct monitoring m = {.options = SHARE_MONITOR_OPTIONS_INIT};
-	PyObject *user;
-
-	if (!PyArg_ParseTuple(args, "zzOi", &m.options.pool, &m.options.prefix, &user,
-			      &m.timeout_ms))
-		return NULL;
-	if (user != Py_None) {
-		unsigned long uid = PyLong_AsUnsignedLong(user);
-
-		if (uid == (unsigned long)-1 && PyErr_Occurred())
-			return NULL;
-		if (uid > UINT32_MAX)
-			return PyErr_Format(PyExc_OverflowError, "there is no user %lu", uid);
-		m.options.flags = SHARE_MONITOR_USER;
-		m.options.uid = (uint32_t)uid;
-	}
-	return fill(o, &m, list_events);
-}
 
 /* ------------------------------------------------------------------------------------------- */
 /* Tokens, pools by name, statistics                                                           */
@@ -519,16 +371,16 @@ bool client_ready(PyObject *module)
 	    {"ending", ending, METH_NOARGS, ending_doc},
 	    {"lookup", METHOD(lookup), METH_FASTCALL | METH_KEYWORDS, lookup_doc},
 	    {"unpublish", unpublish, METH_O, unpublish_doc},
-	    {"_names", names, METH_O, NULL},
-	    {"_inspect", inspect, METH_O, NULL},
-	    {"_monitor", monitor, METH_VARARGS, monitor_doc},
+	    {"_names", client_names, METH_O, NULL},
+	    {"_inspect", client_inspect, METH_O, NULL},
+	    {"_monitor", client_monitor, METH_VARARGS, monitor_doc},
 	    {"_import", import, METH_VARARGS, import_doc},
 	    {"_revoke", revoke_token, METH_VARARGS, NULL},
 	    {"_revoke_id", revoke_id, METH_O, NULL},
 	    {"_drop", drop_client, METH_O, NULL},
 	    {"end_channel", end_channel, METH_O, end_channel_doc},
-	    {"_reload", reload, METH_NOARGS, NULL},
-	    {"_upgrade", upgrade, METH_NOARGS, NULL},
+	    {"_reload", client_reload, METH_NOARGS, NULL},
+	    {"_upgrade", client_upgrade, METH_NOARGS, NULL},
 	    {"destroy_pool", destroy_pool, METH_O, destroy_doc},
 	    {"fence_stats", fence_stats, METH_NOARGS, stats_doc},
 	    {NULL, NULL, 0, NULL},
