@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Channels: producers and consumers, and the iterators over messages. */
+/* Channels: producers and consumers. */
 
 #include <stdlib.h>
 
@@ -381,89 +381,6 @@ PyDoc_STRVAR(
     "this consumer was left behind.");
 
 /* ------------------------------------------------------------------------------------------- */
-/* Iterators                                                                                   */
-
-struct messages {
-	PyObject_HEAD struct member *of;
-	struct message *last;
-	PyObject *stream; /* NULL: the caller named none */
-};
-
-static PyObject *messages_new(PyObject *of, PyObject *stream)
-{
-	struct messages *self = (struct messages *)PyType_GenericAlloc(core.messages, 0);
-
-	if (!self)
-		return NULL;
-	self->of = (struct member *)Py_NewRef(of);
-	self->stream = Py_XNewRef(stream);
-	return (PyObject *)self;
-}
-
-static void messages_dealloc(PyObject *o)
-{
-	struct messages *self = (struct messages *)o;
-	PyTypeObject *type = Py_TYPE(o);
-
-	Py_XDECREF((PyObject *)self->last);
-	Py_XDECREF((PyObject *)self->of);
-	Py_XDECREF(self->stream);
-	PyObject_Free(o);
-	Py_DECREF(type);
-}
-
-/* Ends a step of the iterator: acknowledges its message. */
-static int end_step(struct messages *self)
-{
-	struct message *last = self->last;
-	int r = 0;
-
-	self->last = NULL;
-	if (last && last->m.channel && !last->done)
-		r = message_ack(last, self->stream);
-	Py_XDECREF((PyObject *)last);
-	return r;
-}
-
-static PyObject *messages_next(PyObject *o)
-{
-	struct messages *self = (struct messages *)o;
-	PyObject *m;
-
-	if (end_step(self) < 0)
-		return NULL;
-	m = member_receive(self->of, member_receives((PyObject *)self->of), NULL, self->stream);
-	if (m) {
-		self->last = (struct message *)Py_NewRef(m);
-		return m;
-	}
-	/* The last producer (or caller) has left, and that is the end of the iteration. */
-	if (PyErr_ExceptionMatches(error_class(SHARE_EPIPE)))
-		PyErr_Clear();
-	return NULL;
-}
-
-PyObject *member_iterate(PyObject *o)
-{
-	return messages_new(o, NULL);
-}
-
-const char member_messages_doc[] =
-    "messages(*, stream=...)\n--\n\n"
-    "Iterates over what is received, on that stream; each message is acknowledged at the end of "
-    "the "
-    "step,\nunless it was before. Ends when the last one to send has left. To iterate over the "
-    "object "
-    "itself is\nthe same, with the stream left out.";
-PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
-{
-	static struct signature s = {"messages", {"stream", NULL}, 0, 0, {NULL}};
-	PyObject *given[1];
-
-	return args_spread(&s, args, n, names, given) ? messages_new(o, given[0]) : NULL;
-}
-
-/* ------------------------------------------------------------------------------------------- */
 
 bool channel_ready(PyObject *module)
 {
@@ -503,9 +420,5 @@ bool channel_ready(PyObject *module)
 			     SLOT(Py_tp_new, open_consumer), SLOT(Py_tp_dealloc, object_dealloc),
 			     SLOT(Py_tp_iter, member_iterate), {Py_tp_methods, consumer_methods},
 			     {Py_tp_getset, member_getters});
-	core.messages =
-	    TYPE(module, NULL, "Messages", struct messages, Py_TPFLAGS_DISALLOW_INSTANTIATION,
-		 DOC("Messages, one after the other."), SLOT(Py_tp_dealloc, messages_dealloc),
-		 SLOT(Py_tp_iter, PyObject_SelfIter), SLOT(Py_tp_iternext, messages_next));
-	return core.producer && core.consumer && core.messages;
+	return core.producer && core.consumer && messages_ready(module);
 }

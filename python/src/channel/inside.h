@@ -115,12 +115,14 @@ PyObject *member_receive(struct member *self, enum received what, PyObject *time
 enum received member_receives(PyObject *o);
 PyObject *member_recv(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names);
 
-/* channel.c: iterators over a consumer or a worker. */
+/* iterate.c: iterators over a consumer or a worker, and their type. */
 PyObject *member_iterate(PyObject *o);
 PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names);
 extern const char member_messages_doc[];
-/* If @m is NULL with the exception of SHARE_EAGAIN, clears that and returns None; else returns
- * @m. */
+bool messages_ready(PyObject *module);
+
+/* channel.c. If @m is NULL with the exception of SHARE_EAGAIN, clears that and returns None; else
+ * it returns @m. */
 PyObject *none_if_not_ready(PyObject *m);
 
 #endif
