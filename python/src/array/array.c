@@ -441,19 +441,6 @@ bool array_check(PyObject *o)
 	return false;
 }
 
-PyObject *tuple_of(const int64_t *values, uint32_t n, int64_t factor)
-{
-	PyObject *tuple = PyTuple_New(n);
-
-	for (uint32_t i = 0; tuple && i < n; i++) {
-		PyObject *value = PyLong_FromLongLong(values[i] * factor);
-
-		if (!value || PyTuple_SetItem(tuple, i, value) < 0)
-			Py_CLEAR(tuple);
-	}
-	return tuple;
-}
-
 static Py_ssize_t length(PyObject *o)
 {
 	struct array *a = (struct array *)o;

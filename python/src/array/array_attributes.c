@@ -4,6 +4,19 @@
 
 #include "python/src/array/inside.h"
 
+PyObject *tuple_of(const int64_t *values, uint32_t n, int64_t factor)
+{
+	PyObject *tuple = PyTuple_New(n);
+
+	for (uint32_t i = 0; tuple && i < n; i++) {
+		PyObject *value = PyLong_FromLongLong(values[i] * factor);
+
+		if (!value || PyTuple_SetItem(tuple, i, value) < 0)
+			Py_CLEAR(tuple);
+	}
+	return tuple;
+}
+
 static PyObject *get_shape(PyObject *o, void *ignored)
 {
 	struct array *a = (struct array *)o;
