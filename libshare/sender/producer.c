@@ -7,121 +7,16 @@
  */
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <share/private/core.h>
 
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "base/probe.h"
 #include "libshare/program/error.h"
-#include "libshare/program/range.h"
 #include "libshare/segment/segment.h"
 #include "libshare/sender/inside.h"
 
 /* ------------------------------------------------------------------------------------------- */
 /* Into the ring                                                                               */
-
-struct sending {
-	const struct channel_target *to;
-	struct ring_fence fence;
-	int timeout_ms;
-	bool waits;
-};
-
-/* There is room for a message with a loan, which first needs a lease of our own. */
-#define NEEDS_LEASE 1
-
-/* The first that is a loan; NULL: none is. */
-static share_buffer *first_loan(const share_outgoing *m)
-{
-	for (uint32_t i = 0; i < m->n_buffers; i++) {
-		share_buffer *b = buffer_of(m->buffers[i]);
-
-		if (atomic_load_explicit(&b->lent, memory_order_acquire))
-			return b;
-	}
-	return NULL;
-}
-
-/* The same of several. There is room for them: a reference of the message's on each. */
-static void refer_to_all(struct sender *sender, const share_outgoing *m, struct ring_fence given,
-			 struct channel_sent *sent)
-{
-	bool is_given = m->flags & SHARE_OUTGOING_GIVE;
-
-	for (uint32_t i = 0; i < m->n_buffers; i++) {
-		share_buffer *b = buffer_of(m->buffers[i]);
-		struct channel_sent *each = sender->unsent;
-
-		sender->unsent = each->next;
-		each->buffer = b;
-		each->given = is_given ? given : (struct ring_fence){0, 0};
-		each->further = NULL;
-		if (i > 0)
-			sent->further = each;
-		sent = each;
-	}
-}
-
-static struct ring_further further_of(const share_buffer *b)
-{
-	return (struct ring_further){
-	    .buffer = b->id, .segment = b->segment->id, .offset = b->offset, .size = b->size};
-}
-
-/* As put(). Each of them is counted before others can have it, as it may come back at once. */
-static __attribute__((noinline)) int put_several(struct sender *sender, const share_outgoing *m,
-						 const struct sending *s)
-{
-	struct ring_further further[CHANNEL_BUFFERS_MAX - 1];
-	const share_buffer *first = buffer_of(m->buffers[0]);
-	struct channel_sent *sent = sender->unsent;
-	struct ring_message out = {
-	    .buffer = first->id,
-	    .segment = first->segment->id,
-	    .offset = first->offset,
-	    .size = first->size,
-	    .fence = s->fence,
-	    .deliveries = m->deliveries,
-	    .data_size = (uint32_t)m->data_size,
-	    .data = (unsigned char *)(uintptr_t)m->data, /* for looking only */
-	    .n_further = m->n_buffers - 1,
-	    .further = further,
-	};
-	int r;
-
-	if (first_loan(m)) {
-		r = ring_producer_look_for_room(sender->ring, s->to ? s->to->slot : 0,
-						m->n_buffers);
-		return r == 0 ? NEEDS_LEASE : r;
-	}
-	for (uint32_t i = 0; i < m->n_buffers; i++) {
-		share_buffer *b = buffer_of(m->buffers[i]);
-
-		if (i > 0)
-			further[i - 1] = further_of(b);
-		if (!(m->flags & SHARE_OUTGOING_GIVE))
-			buffer_ref(b);
-		buffer_message_sent(b);
-	}
-	r = ring_producer_send_several(sender->ring, &out, s->to ? s->to->slot : 0, sent);
-	if (r == 0) {
-		PROBE(send, sender->ch->member, out.buffer, out.data_size);
-		refer_to_all(sender, m, s->fence, NULL);
-		sender->with_memory++;
-		return 0;
-	}
-	for (uint32_t i = 0; i < m->n_buffers; i++) {
-		share_buffer *b = buffer_of(m->buffers[i]);
-
-		buffer_message_over(b);
-		if (!(m->flags & SHARE_OUTGOING_GIVE)) /* never the last one */
-			atomic_fetch_sub_explicit(&b->refs, 1, memory_order_relaxed);
-	}
-	return r;
-}
 
 /* 0, NEEDS_LEASE or negative errno. What was given is not the caller's any more, and may be gone.
  */
@@ -134,7 +29,7 @@ static int put(struct sender *sender, const share_outgoing *m, const struct send
 	int r;
 
 	if (__builtin_expect(m->n_buffers > 1, 0))
-		return put_several(sender, m, s);
+		return sender_put_several(sender, m, s);
 	if (b && atomic_load_explicit(&b->lent, memory_order_acquire)) {
 		r = ring_producer_look_for_room(sender->ring, s->to ? s->to->slot : 0, 1);
 		return r == 0 ? NEEDS_LEASE : r;
@@ -305,7 +200,7 @@ static int lease_unlocking(struct sender *sender, const share_outgoing *m)
 {
 	int r;
 
-	share_buffer *b = m->n_buffers > 1 ? first_loan(m) : buffer_of(m->buffer);
+	share_buffer *b = m->n_buffers > 1 ? sender_first_loan(m) : buffer_of(m->buffer);
 
 	if (!b)
 		return 0; /* another thread has got one for each meanwhile */
@@ -480,9 +375,8 @@ static bool is_nothing_but_data(const share_channel *ch, const share_outgoing *m
 	       m->data_size <= ch->shape.data_max && (m->data || m->data_size == 0);
 }
 
-static int send_all(share_channel *ch, const struct channel_target *to,
-		    const share_outgoing *messages, size_t n, void *stream, int timeout_ms,
-		    struct ring_fence *signalled)
+int sender_send(share_channel *ch, const struct channel_target *to, const share_outgoing *messages,
+		size_t n, void *stream, int timeout_ms, struct ring_fence *signalled)
 {
 	int r = 0;
 
@@ -503,112 +397,7 @@ static int send_all(share_channel *ch, const struct channel_target *to,
 int channel_send(share_channel *ch, const struct channel_target *to, const share_outgoing *m,
 		 void *stream, int timeout_ms, struct ring_fence *signalled)
 {
-	int r = send_all(ch, to, m, 1, stream, timeout_ms, signalled);
+	int r = sender_send(ch, to, m, 1, stream, timeout_ms, signalled);
 
 	return r > 0 ? 0 : r;
-}
-
-/* From a handle to the channel. */
-static int check_public(share_channel **handle)
-{
-	int r = channel_resolve_as(handle, SHARE_PRODUCER);
-	const share_channel *ch = *handle;
-
-	if (r == 0 && ch->shape.mode == CHANNEL_DIRECT)
-		r = fail(SHARE_ENOTSUP, "this channel belongs to a service");
-	return r;
-}
-
-static int timeout_of(const share_channel *ch)
-{
-	return ch->shape.when_full == SHARE_FULL_BLOCK ? ch->send_timeout_ms : 0;
-}
-
-static bool any_has_list(const share_outgoing *messages, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (messages[i].n_buffers != 0)
-			return true;
-	return false;
-}
-
-/* A message that says what it is made of in another way, or has a larger struct than we know: @out
- * is zeros. */
-static int make_plain(const share_channel *ch, const void *from, size_t size, share_outgoing *out)
-{
-	uint32_t most = channel_buffers(&ch->shape);
-	int r = struct_copy_in_sized(out, from, size, STRUCT_TYPE(share_outgoing));
-
-	if (r != 0)
-		return r;
-	if (out->n_buffers > most)
-		return fail(SHARE_EINVAL,
-			    "a message of this channel carries up to %u buffer%s, not %u; up to %d "
-			    "if all who open it say so (buffers)",
-			    most, plural(most), out->n_buffers, CHANNEL_BUFFERS_MAX);
-	if (out->n_buffers > 0 && (!out->buffers || (out->buffer && out->buffer != *out->buffers)))
-		return fail(SHARE_EINVAL, "buffers is NULL, or buffer is not the first of them");
-	if (out->n_buffers > 1 && !*out->buffers)
-		return fail(SHARE_EINVAL, "one of a message's buffers is NULL");
-	if (out->n_buffers > 0)
-		out->buffer = *out->buffers;
-	return 0;
-}
-
-int channel_outgoing(const share_channel *ch, const share_outgoing *from, share_outgoing *out)
-{
-	int r = struct_check(share_outgoing, from);
-
-	*out = (share_outgoing){0};
-	return r == 0 ? make_plain(ch, from, from->size, out) : r;
-}
-
-static int send_plain(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,
-		      int timeout_ms)
-{
-	share_outgoing *plain = calloc(n, sizeof(*plain));
-	size_t stride = messages->size;
-	int r = plain ? 0 : fail_system(-ENOMEM, "sending messages");
-
-	for (size_t i = 0; r == 0 && i < n; i++)
-		r = make_plain(ch, (const char *)messages + i * stride, stride, &plain[i]);
-	if (r == 0)
-		r = send_all(ch, NULL, plain, n, stream, timeout_ms, NULL);
-	free(plain);
-	return r;
-}
-
-/* @timeout_ms: of the call, unless that is the channel's. */
-static int send_public(share_channel *ch, const share_outgoing *messages, size_t n,
-		       const int *timeout_ms, void *stream)
-{
-	int r = check_public(&ch), limit;
-
-	limit = r == 0 ? timeout_of(ch) : 0;
-	if (r == 0 && timeout_ms && ch->shape.when_full == SHARE_FULL_BLOCK)
-		limit = *timeout_ms;
-	if (r == 0 && (!messages || n == 0 || n > INT32_MAX))
-		r = fail(SHARE_EINVAL, "there are no messages");
-	if (r == 0 && messages->size != sizeof(*messages))
-		r = struct_check(share_outgoing, messages);
-	if (r != 0)
-		return r;
-	if (messages->size != sizeof(*messages) || any_has_list(messages, n))
-		return send_plain(ch, messages, n, stream, limit);
-	return send_all(ch, NULL, messages, n, stream, limit, NULL);
-}
-
-int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
-{
-	RANGE("share_send", n);
-	HAZARDS;
-	return send_public(ch, messages, n, NULL, stream);
-}
-
-int share_send_within(share_channel *ch, const share_outgoing *messages, size_t n, int timeout_ms,
-		      void *stream)
-{
-	RANGE("share_send", n);
-	HAZARDS;
-	return send_public(ch, messages, n, &timeout_ms, stream);
 }
