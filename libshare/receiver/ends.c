@@ -29,11 +29,12 @@ static int sync_in_time_unlocking(struct receiver *receiver)
 /* Who holds something is told of the end nevertheless: it may wait for that to give it back. */
 static bool orphans_may_come(const struct receiver *receiver)
 {
-	if (!channel_has_copies(&receiver->ch->shape, receiver->ch->layout) ||
-	    receiver->members->alone || receiver->stale || receiver->members->held > 0)
+	if (!channel_has_copies(&receiver->ch->shape, receiver->ch->layout) || receiver->stale ||
+	    receiver->members->held > 0)
 		return false;
-	return !receiver->orphans.asked || receiver->orphans.waiting > 0 ||
-	       (receiver->orphans.others > 0 && !MUTATION(end_early));
+	return receiver->orphans.waiting > 0 ||
+	       (receiver->orphans.others > 0 && !MUTATION(end_early)) ||
+	       (!receiver->orphans.asked && !receiver->members->alone);
 }
 
 /* 1 and a message, 0, or an error. */
@@ -58,10 +59,10 @@ bool receiver_wants_orphan(const struct receiver *receiver)
 }
 
 /* The last producer has gone, and this was not said yet; or 1: messages that it or others have left
- * may yet come to who has none. */
+ * may yet come to who has none, but not any more when the broker that would give them is lost. */
 static int end_of_producers(struct receiver *receiver)
 {
-	int end = receiver->last_end;
+	int end = receiver->last_end ? receiver->last_end : SHARE_EPIPE;
 
 	if (!receiver->had_producers)
 		return 0;
@@ -77,8 +78,9 @@ static int end_of_producers(struct receiver *receiver)
 		end = members_end_of(p);
 	}
 	if (orphans_may_come(receiver))
-		return 1;
+		return receiver->members->alone ? client_lost(receiver->ch->client) : 1;
 	receiver->had_producers = false;
+	receiver->last_end = end;
 	for (uint32_t i = 0; i < receiver->ch->shape.rows; i++)
 		receiver->members->peers[i].end_told = true;
 	if (end == SHARE_EOWNERDEAD)

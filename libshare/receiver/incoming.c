@@ -175,6 +175,10 @@ void receiver_hear(struct members *members, const struct wire_channel_members *m
 	receiver->orphans.waiting = m->waiting;
 	receiver->orphans.others = m->others;
 	receiver->orphans.lost = m->lost;
+	/* somebody has messages of producers that were gone before we came: their end is something
+	 * to tell, as it is to those who were there */
+	if (receiver->last_end == 0 && (m->waiting > 0 || m->others > 0))
+		receiver->had_producers = members->some_gone = true;
 	if (!m->given || m->more || m->ticket >= receiver->ch->shape.in_flight)
 		return;
 	p = members->peers;

@@ -45,11 +45,12 @@ struct receiver {
 	share_channel *ch;
 	struct members *members;
 	struct ring_consumer *ring;
-	bool writable;         /* what is received may be written to */
-	bool latest;           /* it gets the latest message alone */
-	bool had_producers;    /* so that their end is something to tell */
-	int last_end;          /* SHARE_EOWNERDEAD or SHARE_EPIPE, of the last producer that went */
-	bool stale;            /* we were left behind, or expelled */
+	bool writable;      /* what is received may be written to */
+	bool latest;        /* it gets the latest message alone */
+	bool had_producers; /* so that their end is something to tell */
+	int last_end;       /* SHARE_EOWNERDEAD or SHARE_EPIPE, of the last producer that went; 0:
+			     * none has that we know */
+	bool stale;         /* we were left behind, or expelled */
 	uint64_t before_stale; /* so many messages may come before that is said */
 	bool slow;             /* the broker takes its time to answer */
 	unsigned looks;

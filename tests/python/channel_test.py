@@ -335,6 +335,23 @@ def test_the_messages_of_a_queue_outlive_their_producer(pool, client):
     until(lambda: all(row["channel"] != "jobs" for row in client.inspect("channels")))
 
 
+def test_a_worker_that_comes_late_ends_with_those_that_were_there(pool):
+    with pool.consumer("jobs", mode="queue") as rx:
+        with pool.producer("jobs", mode="queue") as tx:
+            tx.send(meta="the last")
+        message, seen = rx.recv(timeout=60), []
+        with pool.consumer("jobs", existing=True) as late:
+            with pytest.raises(libshare.NotReadyError):
+                late.recv(0)
+            works = threading.Thread(target=lambda: seen.append([*late]))
+            works.start()
+            message.ack()
+            works.join()
+        assert seen == [[]] == [[*rx]]
+    with pytest.raises(libshare.NotFoundError):
+        until(lambda: pool.consumer("jobs", existing=True).close())
+
+
 def test_what_kills_its_consumers_is_set_aside(pool, client):
     with pool.producer("q", mode="queue", deliveries=2) as tx:
         tx.send(pool.array(b"poison"), meta={"n": 1})

@@ -173,6 +173,60 @@ Test(channel_orphan, a_loop_ends_when_nothing_can_come_back_any_more)
 	share_channel_close(c);
 }
 
+/* It might get what the other one gives back; and it hears of the end once, as that one does. */
+Test(channel_orphan, who_comes_after_the_producer_and_gets_nothing_hears_of_the_end)
+{
+	share_client *other = connect_as("holder");
+	share_channel *holder = open_queue(other, SHARE_CONSUMER), *late;
+	struct child *producer = child_start(send_some, &(int){1});
+	share_message m = SHARE_MESSAGE_INIT, none = SHARE_MESSAGE_INIT;
+
+	check_ok(share_recv(holder, HARNESS_LIMIT_MS, NULL, &m));
+	child_wait(producer, "sent");
+	child_go(producer);
+	child_finish(producer);
+	late = open_queue(client, SHARE_CONSUMER);
+	check_eq(share_recv(late, 0, NULL, &none), SHARE_EAGAIN);
+	check_ok(share_ack(&m, NULL));
+	expect_end(late, SHARE_EPIPE);
+	expect_end(holder, SHARE_EPIPE);
+	check_eq(share_recv(late, 0, NULL, &none), SHARE_EAGAIN);
+	check_eq(share_recv(holder, 0, NULL, &none), SHARE_EAGAIN);
+	share_channel_close(late);
+	share_channel_close(holder);
+	share_disconnect(other);
+}
+
+/* What another one has would come back by the broker: without it nobody knows that all was done. */
+Test(channel_orphan, a_broker_that_is_lost_is_no_end_while_a_message_may_come_back)
+{
+	share_client *other = connect_as("holder");
+	share_channel *holder = open_queue(other, SHARE_CONSUMER), *c[2];
+	struct child *producer;
+	share_message m = SHARE_MESSAGE_INIT, none = SHARE_MESSAGE_INIT;
+
+	producer = child_start(send_some, &(int){1});
+	check_ok(share_recv(holder, HARNESS_LIMIT_MS, NULL, &m));
+	child_wait(producer, "sent");
+	c[0] = open_queue(client, SHARE_CONSUMER);
+	child_go(producer);
+	child_finish(producer);
+	c[1] = open_queue(client, SHARE_CONSUMER); /* after the producer had gone */
+	for (int i = 0; i < 2; i++)
+		check_eq(share_recv(c[i], 0, NULL, &none), SHARE_EAGAIN);
+	broker_kill();
+	for (int i = 0; i < 4; i++)
+		check_eq(share_recv(c[i / 2], HARNESS_LIMIT_MS, NULL, &none), SHARE_EDISCONNECTED);
+	expect_end(holder, SHARE_EPIPE); /* which has it, and can be sure */
+	share_ack(&m, NULL);
+	for (int i = 0; i < 2; i++)
+		share_channel_close(c[i]);
+	share_channel_close(holder);
+	share_disconnect(other);
+	broker_stop();
+	broker_start(NULL);
+}
+
 /* It was delivered as often as it may be, and nobody is there to take it back. */
 Test(channel_orphan, what_is_delivered_too_often_is_lost)
 {
