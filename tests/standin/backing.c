@@ -120,10 +120,15 @@ static CUresult size_to(int fd, unsigned device, uint64_t from, uint64_t size)
 
 	if ((limited && size - from > machine.memory) || ftruncate(fd, (off_t)size) != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (limited && device_used(device) > machine.memory) {
-		if (ftruncate(fd, (off_t)from) != 0)
-			abort();
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (limited && !taken_add(device, size - from)) {
+		uint64_t mark = taken_count(device), used = device_used(device);
+
+		if (used > machine.memory) {
+			if (ftruncate(fd, (off_t)from) != 0)
+				abort();
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		taken_counted(device, mark, used);
 	}
 	return CUDA_SUCCESS;
 }

@@ -7,6 +7,7 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -79,18 +80,31 @@ static CUresult across(struct operation *o, CUcontext context)
 	return result;
 }
 
+/* Memory that reads as zeros takes none. False: it is not to be had like that. */
+static bool clear(const struct target *t, uint64_t size)
+{
+	return fallocate(t->backing->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			 (off_t)t->offset, (off_t)size) == 0;
+}
+
 /* @flags is the width of the value. */
 static CUresult fill(struct operation *o, CUcontext context)
 {
-	uint64_t n = o->size < CHUNK ? o->size : CHUNK;
+	uint64_t n = o->size < CHUNK ? o->size : CHUNK, done = n < o->flags ? n : o->flags;
 	CUresult result = CUDA_SUCCESS;
-	unsigned char *chunk = malloc(n ? n : 1);
+	unsigned char *chunk;
 
 	(void)context;
+	if (o->value == 0 && o->size && clear(&o->to, o->size))
+		return CUDA_SUCCESS;
+	chunk = malloc(n ? n : 1);
 	if (!chunk)
 		abort();
-	for (uint64_t i = 0; i < n; i++)
-		chunk[i] = (unsigned char)(o->value >> 8 * (i % o->flags));
+	memcpy(chunk, &o->value, done); /* its first bytes are the low ones */
+	for (uint64_t more; done < n; done += more) {
+		more = n - done < done ? n - done : done;
+		memcpy(chunk + done, chunk, more);
+	}
 	for (uint64_t at = 0; result == CUDA_SUCCESS && at < o->size; at += CHUNK)
 		result = write_all(&o->to, chunk, o->size - at < CHUNK ? o->size - at : CHUNK, at);
 	free(chunk);

@@ -90,6 +90,15 @@ struct backing *backing_unref(struct backing *b);
 int backing_export(const struct backing *b);
 uint64_t device_free(unsigned device);
 
+/* ---- taken.c: what is taken of a device at most ---- */
+
+/* Adds memory that its maker has. False: that may be more than there is, so it has to be counted.
+ */
+bool taken_add(unsigned device, uint64_t size);
+/* Before it is counted, and after: what taken_count() returned. */
+uint64_t taken_count(unsigned device);
+void taken_counted(unsigned device, uint64_t mark, uint64_t bytes);
+
 /* ---- address.c: where it is mapped ---- */
 
 struct pool;
