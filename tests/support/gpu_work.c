@@ -18,7 +18,8 @@
 #include "tests/support/gpu_work.h"
 #include "tests/support/kinds.h"
 
-#define PAGE 4096
+#define PAGE     4096
+#define READINGS 2 /* of a test that are not looked at yet */
 
 share_client *gpu_client;
 share_pool *gpu_pool;
@@ -29,7 +30,7 @@ struct gates {
 
 static struct gates *gates;
 static const struct cuda *cu;
-static CUdeviceptr gates_on_device, scratch_on_device;
+static CUdeviceptr gates_on_device, scratch_on_device, readings_on_device;
 static void *scratch;
 
 /* vmm, unless $SHARE_TEST_KINDS asks for another kind that is on a device. */
@@ -143,6 +144,7 @@ void gpu_use(void)
 		  cu->MemHostGetDevicePointer(&gates_on_device, gates, 0));
 	scratch = registered_memory(PAGE);
 	GPU_CALL(PFN_cuMemAlloc_v3020, cuMemAlloc_v2, &scratch_on_device, PAGE);
+	GPU_CALL(PFN_cuMemAlloc_v3020, cuMemAlloc_v2, &readings_on_device, READINGS * GPU_BLOCK);
 }
 
 share_buffer *gpu_allocate(share_client *c, void *stream)
@@ -275,16 +277,22 @@ struct gpu_reading {
 	uint64_t size;
 };
 
+/* By way of memory of the device: the call of a copy from memory of the host (kind pinned) to other
+ * memory of the host may last until the stream is free, and none of these two may. */
 struct gpu_reading *gpu_read(void *stream, share_buffer *b)
 {
+	static unsigned readings;
 	struct gpu_reading *r = calloc(1, sizeof(*r));
+	CUdeviceptr between = readings_on_device + readings++ % READINGS * GPU_BLOCK;
 
 	check(r);
 	r->size = share_size(b);
+	check(r->size <= GPU_BLOCK);
 	r->bytes = registered_memory(r->size);
 	memset(r->bytes, 0xee, r->size);
-	gpu_check("cuMemcpyDtoHAsync",
-		  cu->MemcpyDtoHAsync(r->bytes, device_pointer(b), r->size, stream));
+	gpu_check("cuMemcpyDtoDAsync",
+		  cu->MemcpyDtoDAsync(between, device_pointer(b), r->size, stream));
+	gpu_check("cuMemcpyDtoHAsync", cu->MemcpyDtoHAsync(r->bytes, between, r->size, stream));
 	return r;
 }
 
