@@ -105,11 +105,11 @@ PyMODINIT_FUNC PyInit__core(void)
 
 	process_generation();
 	core.dtype_codes = PyDict_New();
-	if (module && core.dtype_codes && object_ready() && client_ready(module) &&
-	    pool_ready(module) && array_ready(module) && host_stream_ready(module) &&
-	    fence_ready(module) && event_ready(module) && watch_ready(module) &&
-	    message_ready(module) && channel_ready(module) && service_ready(module) &&
-	    add_errors(module) &&
+	if (module && core.dtype_codes && listener_ready() && object_ready() &&
+	    client_ready(module) && pool_ready(module) && array_ready(module) &&
+	    host_stream_ready(module) && fence_ready(module) && event_ready(module) &&
+	    watch_ready(module) && message_ready(module) && channel_ready(module) &&
+	    service_ready(module) && add_errors(module) &&
 	    PyModule_AddStringConstant(module, "version", share_version()) == 0)
 		return module;
 	Py_XDECREF(module);

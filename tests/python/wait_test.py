@@ -3,6 +3,7 @@
 for is seen in /proc, where each of its threads is in a system call without a time limit then."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,10 +18,10 @@ LIMIT = 60
 
 # Number, and which argument is the time limit: -1 in poll and epoll, NULL in a futex. x86-64 and arm64.
 POLL, EPOLL = {"x86_64": (7, 232), "aarch64": (None, None)}.get(os.uname().machine, (None, None))
-FUTEX, PPOLL, EPOLL_PWAIT, WAITV = {
-    "x86_64": (202, 271, 281, 449),
-    "aarch64": (98, 73, 22, 449),
-}.get(os.uname().machine, (None,) * 4)
+READ, FUTEX, PPOLL, EPOLL_PWAIT, WAITV = {
+    "x86_64": (0, 202, 271, 281, 449),
+    "aarch64": (63, 98, 73, 22, 449),
+}.get(os.uname().machine, (None,) * 5)
 
 
 def sleeps_for_good(pid, task):
@@ -42,7 +43,25 @@ def sleeps_for_good(pid, task):
             return a[3] & none == none
         case n if n == PPOLL:
             return a[2] == 0
+        case n if n == READ:
+            return True
     return False
+
+
+def switches(pid, task):
+    """How often it has given up its core: who has not since has slept all the time."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/status") as f:
+        return [line for line in f if "ctxt_switches" in line]
+
+
+def all_sleep_for_good(pid):
+    """At the same moment. One that waits for another's lock sleeps for good as well, and goes on when the other
+    falls asleep."""
+    def looks():
+        return {t: sleeps_for_good(pid, t) and switches(pid, t) for t in os.listdir(f"/proc/{pid}/task")}
+
+    first = looks()
+    return all(first.values()) and first == looks()
 
 
 def until(condition):
@@ -53,7 +72,7 @@ def until(condition):
 
 
 PRELUDE = """
-import asyncio, sys, threading
+import asyncio, signal, sys, threading
 import libshare
 client = libshare.connect()
 pool = client.pool("test")
@@ -78,22 +97,44 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize("wait", WAITS)
-def test_interrupts_end_each_wait_and_nothing_else_wakes_it(client, pool, wait):
-    program = PRELUDE + "print('begins', flush=True)\n" + WAITS[wait]
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
+# In the first case the system gives the signal to the main thread, whose sleep it interrupts. In the second another thread
+# gets it, so that it interrupts nothing, as if it had come when the main thread was about to sleep.
+SENDS = {"to the process": "", "to another thread": """
+def send():
+    sys.stdin.read()
+    signal.raise_signal(signal.SIGINT)
+threading.Thread(target=send, daemon=True).start()
+"""}
+
+
+def is_interrupted(client, program, sends, sleeps):
+    """Sends it ^C once it sleeps."""
+    program = PRELUDE + SENDS[sends] + program
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True,
                                env={**os.environ, "SHARE_SOCKET": client.address})
     try:
         assert process.stdout.readline() == "begins\n"
-        pid = process.pid
-        until(lambda: all(sleeps_for_good(pid, t) for t in os.listdir(f"/proc/{pid}/task")))
-        process.send_signal(signal.SIGINT)
+        until(lambda: sleeps(process.pid))
+        if SENDS[sends]:
+            process.stdin.close()
+        else:
+            process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT) == -signal.SIGINT, process.stderr.read()
         assert process.stderr.read().endswith("KeyboardInterrupt\n")
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
+        for stream in process.stdin, process.stdout, process.stderr:
+            stream.close()
+
+
+@pytest.mark.parametrize("sends", SENDS)
+@pytest.mark.parametrize("wait", WAITS)
+def test_interrupts_end_each_wait_and_nothing_else_wakes_it(client, pool, wait, sends):
+    if wait == "asyncio" and SENDS[sends]:
+        pytest.skip("Python's own loop waits there, which no signal of another thread ends")
+    is_interrupted(client, "print('begins', flush=True)\n" + WAITS[wait], sends, all_sleep_for_good)
 
 
 def sleeps_on_a_word(pid):
@@ -101,10 +142,11 @@ def sleeps_on_a_word(pid):
         return f.read().split()[0] == str(FUTEX)
 
 
+@pytest.mark.parametrize("sends", SENDS)
 @pytest.mark.parametrize("wait", ["f.synchronize()", "s.synchronize()"])
-def test_interrupts_end_waits_for_work(client, pool, wait):
+def test_interrupts_end_waits_for_work(client, pool, wait, sends):
     """It is looked now and then whether its owner lives, so that the system call has a limit."""
-    program = PRELUDE + f"""
+    is_interrupted(client, f"""
 gate = threading.Event()
 s = client.host_stream()
 s.launch(gate.wait)
@@ -114,18 +156,39 @@ try:
     {wait}
 finally:
     gate.set()
+""", sends, sleeps_on_a_word)
+
+
+def test_who_had_signals_told_before_is_told_and_nothing_stays_of_a_wait(client, pool):
+    """As asyncio is: while the main thread waits the descriptor is the package's."""
+    program = PRELUDE + """
+import os, socket
+ours, told = socket.socketpair()
+told.setblocking(False)
+signal.set_wakeup_fd(told.fileno())
+signal.signal(signal.SIGUSR1, lambda *_: print("handled", flush=True))
+rx = pool.consumer("c")
+print("begins", flush=True)
+def has():
+    opened = [os.readlink(f"/proc/self/fd/{fd}") for fd in range(100) if os.path.lexists(f"/proc/self/fd/{fd}")]
+    return len(os.listdir("/proc/self/task")), [of for of in opened if "pipe" in of]
+before = has()
+try:
+    rx.recv()
+except KeyboardInterrupt:
+    print(list(ours.recv(8)), signal.set_wakeup_fd(-1) == told.fileno(), has() == before)
 """
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True,
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "SHARE_SOCKET": client.address})
-    try:
-        assert process.stdout.readline() == "begins\n"
-        until(lambda: sleeps_on_a_word(process.pid))
-        process.send_signal(signal.SIGINT)
-        assert process.wait(LIMIT) == -signal.SIGINT, process.stderr.read()
-    finally:
-        process.kill()
-        process.communicate()
+    with process:
+        try:
+            assert process.stdout.readline() == "begins\n"
+            for number, says in ((signal.SIGUSR1, "handled\n"), (signal.SIGINT, "[10, 2] True True\n")):
+                until(lambda: all_sleep_for_good(process.pid))
+                process.send_signal(number)
+                assert process.stdout.readline() == says
+        finally:
+            process.kill()
 
 
 CLOSES = {

@@ -59,9 +59,9 @@ share_waits *share_waits_of(share_client *c);
 /**
  * The waits of the calling thread for others by this connection end early, with SHARE_EINTR, once
  * the handler of a signal has run while one of them sleeps, share_wake_early() is called after
- * this, or so many milliseconds are over. A signal that comes right before a wait sleeps is missed,
- * as by any call that the system may interrupt; so an interpreter, which runs its handlers between
- * two calls, has the first waits end soon.
+ * this, or so many milliseconds are over. A signal that comes while it is awake, or in another
+ * thread, is missed. So an interpreter, which runs its handlers between two calls, has the first
+ * waits end soon, and hears of signals itself while a later one lasts.
  *
  * @param w        of the connection; NULL: they do not any more
  * @param soon_ms  0: however long they take

@@ -220,18 +220,20 @@ static PyObject *reclaim(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	Py_XDECREF(zero);
 	if (!again)
 		return NULL;
+	b = array_enter(a);
+	if (!b)
+		return NULL;
 	do {
-		b = array_enter(a);
-		if (!b)
-			return NULL;
 		wait_starts(&w, &a->client->handle);
 		UNLOCKED(r = share_reclaim(b, wait_ms(&w), stream.p));
 		again = wait_again(&w, &a->client->handle, r);
-		others = r == SHARE_ETIMEDOUT || r == SHARE_EBUSY;
-		if (!array_leave(a, others || again != 0 ? 0 : r))
-			return NULL;
-	} while (again > 0);
-	return again < 0 ? NULL : PyBool_FromLong(!others);
+	} while (again > 0 && array_is_usable(a));
+	if (again > 0)
+		wait_ends(&w);
+	others = r == SHARE_ETIMEDOUT || r == SHARE_EBUSY;
+	if (!array_leave(a, others || again != 0 ? 0 : r) || again != 0)
+		return NULL;
+	return PyBool_FromLong(!others);
 }
 
 PyDoc_STRVAR(info_doc,

@@ -8,8 +8,9 @@
 
 struct wait {
 	int64_t deadline; /* in ms of CLOCK_MONOTONIC; -1: none */
-	int look_ms;      /* for how long the next call may wait before signals are looked at */
-	bool once;        /* the time limit is 0 */
+	int look_ms; /* for how long the next call may wait before signals are looked at; 0: long */
+	bool once;   /* the time limit is 0 */
+	struct listener *listener; /* which hears of signals then; NULL: there is none */
 };
 
 /* Starts a time limit of @timeout seconds; NULL or None: no limit. Returns false with an
@@ -24,6 +25,8 @@ void wait_starts(struct wait *w, const struct handle *h);
 /* To be called after it, with what it has returned. Returns 1 to call it again, as it was ended
  * early; 0: its answer counts; -1 with an exception, which a signal may have caused. */
 int wait_again(struct wait *w, const struct handle *h, int r);
+/* In place of calling it again. */
+void wait_ends(struct wait *w);
 /* Makes a call that waits without the GIL, and again where it was ended early; @r is its answer,
  * and
  * @again as wait_again() says. Nobody closes @h between the look and the call, as closing wakes. */
@@ -38,6 +41,18 @@ int wait_again(struct wait *w, const struct handle *h, int r);
 	} while ((again) > 0)
 /* Sleeps without the GIL, for something that nothing signals. */
 void wait_a_moment(int ms);
+
+/* listener.c: signals that come while the main thread waits, and interrupt no sleep */
+
+bool listener_ready(void);
+/* From now on signals end the waits by this connection, until listener_end(), until which the
+ * connection stays. Who has started it looks for signals once more then. 1: it listens; 0: signals
+ * are not handled in this thread; -1: it cannot. */
+int listener_start(share_waits *waits, struct listener **out);
+void listener_end(struct listener *l);
+/* It has heard of some since listener_forget(), after which one looks for them. */
+bool listener_has_heard(const struct listener *l);
+void listener_forget(struct listener *l);
 
 /* args.c */
 

@@ -5,10 +5,10 @@
  * wait early, when a signal has come or when the object that is waited with is closed by another
  * thread; what either is for is seen here, and then it goes on for the rest of the time.
  *
- * A signal that comes between the look and the moment in which the library sleeps interrupts
- * nothing. So it is looked a few times in the first second or two, and after that no more: then
- * only who sends it in the microseconds after the last look has to send it again, as with Python's
- * own calls.
+ * A signal that comes between the look and the moment in which the library sleeps, or while it is
+ * awake to look whether the wait is over, interrupts nothing. So it is looked a few times in the
+ * first second or two. Then a thread begins to listen for signals (listener.c), which short waits
+ * do not pay for, and after one more look the wait wakes up for nothing.
  */
 
 #include <limits.h>
@@ -72,23 +72,47 @@ bool wait_is_over(const struct wait *w)
 	return w->once || (w->deadline >= 0 && now_ms() >= w->deadline);
 }
 
+/* What comes from now on wakes, so it is looked once more whether something has come. */
 void wait_starts(struct wait *w, const struct handle *h)
 {
 	share_wait_early(h->waits, w->look_ms);
+	if (w->listener && listener_has_heard(w->listener))
+		share_wake_early(h->waits);
+}
+
+void wait_ends(struct wait *w)
+{
+	if (w->listener)
+		listener_end(w->listener);
+	w->listener = NULL;
+	w->look_ms = LOOK_FIRST_MS;
+}
+
+/* Where nobody can listen, it is looked for good, and in threads that handle no signals no more. */
+static void look_less(struct wait *w, const struct handle *h)
+{
+	if (w->look_ms > 0 && w->look_ms < LOOK_LAST_MS)
+		w->look_ms *= LOOK_TIMES;
+	else if (w->look_ms > 0 && listener_start(h->waits, &w->listener) >= 0)
+		w->look_ms = 0;
+	if (w->listener)
+		listener_forget(w->listener);
 }
 
 int wait_again(struct wait *w, const struct handle *h, int r)
 {
 	int early = share_wait_early(NULL, 0);
 
-	w->look_ms = w->look_ms < LOOK_LAST_MS ? LOOK_TIMES * w->look_ms : 0;
-	if (r != SHARE_EINTR || (!early && !h->closed))
+	if (r != SHARE_EINTR || (!early && !h->closed)) {
+		wait_ends(w);
 		return 0;
-	if (PyErr_CheckSignals() < 0)
-		return -1;
-	if (!h->closed)
+	}
+	look_less(w, h);
+	if (PyErr_CheckSignals() == 0 && !h->closed)
 		return 1;
-	handle_refuse(h);
+	wait_ends(w);
+	if (!PyErr_Occurred())
+		handle_refuse(h);
 	return -1;
 }
 

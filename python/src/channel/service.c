@@ -213,6 +213,7 @@ static PyObject *finish(struct pending *self, const struct wait *w, PyObject *gi
 			UNLOCKED(r = share_call_await(self->p, wait_ms(w), stream.p, &m->m));
 		again = wait_again(&now, &of->handle, r);
 		if (r == SHARE_EINTR && again >= 0 && self->canceled) {
+			wait_ends(&now);
 			again = -1;
 			raise_closed("call");
 		}
