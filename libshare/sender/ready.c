@@ -14,6 +14,8 @@
 
 #include <sys/eventfd.h>
 
+#include <share/private/core.h>
+
 #include "libshare/sender/inside.h"
 
 static void be_readable(struct sender *sender)
@@ -135,4 +137,22 @@ int channel_get_room_fd(share_channel *ch)
 	}
 	channel_unlock(ch);
 	return room;
+}
+
+void channel_untell(share_channel *ch)
+{
+	struct sender *sender = sender_lock(ch);
+
+	sender_disarm(sender, READY_CALLS);
+	channel_unlock(ch);
+}
+
+int share_untell(share_channel *ch)
+{
+	HAZARDS;
+	int r = channel_resolve_as(&ch, SHARE_PRODUCER);
+
+	if (r == 0)
+		channel_untell(ch);
+	return r;
 }

@@ -37,6 +37,8 @@ int channel_outgoing(const share_channel *ch, const share_outgoing *from, share_
 int channel_check_outgoing(const share_channel *ch, const share_outgoing *m, void *stream);
 /* The descriptor is readable only when who was refused may send, and until it has. */
 int channel_get_room_fd(share_channel *ch);
+/* This is share_untell(). */
+void channel_untell(share_channel *ch);
 
 /* ------------------------------------------------------------------------------------------- */
 /* For the receiver                                                                            */

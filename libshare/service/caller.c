@@ -313,3 +313,21 @@ int share_call_with(share_service *s, const share_outgoing *request, int timeout
 		service_release_given(&m, stream);
 	return r;
 }
+
+int share_untell_calls(share_service *s)
+{
+	HAZARDS;
+	struct ring_fence work;
+	int r = service_resolve_as(&s, SHARE_CALLER);
+
+	if (r != 0)
+		return r;
+	pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; s->n_told > 0 && i < CALLS_MAX; i++)
+		if (s->calls[i])
+			call_untell_locked(s->calls[i]);
+	channel_owes(s->replies, UINT32_MAX, true, &work); /* which is never too much */
+	pthread_mutex_unlock(&s->lock);
+	channel_untell(s->requests);
+	return 0;
+}

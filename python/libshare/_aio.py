@@ -8,9 +8,11 @@ import contextlib
 import threading
 import weakref
 from collections import deque
+from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import Any
 
+from ._core import _untell
 from ._errors import ClosedError, NotReadyError, TimedOutError
 
 # Of each loop: futures by descriptor, as a loop calls one function for each.
@@ -18,9 +20,9 @@ _waiting: weakref.WeakKeyDictionary[Any, dict[int, set[asyncio.Future[None]]]] =
     weakref.WeakKeyDictionary()
 )
 
-# Who waits for what an object tells: closing it ends these waits. Several loops take each other's
-# news, so each of them looks again now and then; a loop that has an object for itself never does.
-_waiting_for: weakref.WeakKeyDictionary[Any, set[tuple[Any, asyncio.Future[None]]]] = (
+# Who waits for what an object tells, in which loop, and whether it looks again now and then: closing the object ends these
+# waits. Several loops take each other's news, so each of them looks so; a loop that has an object for itself never does.
+_waiting_for: weakref.WeakKeyDictionary[Any, dict[asyncio.Future[None], tuple[Any, bool]]] = (
     weakref.WeakKeyDictionary()
 )
 _lock = threading.Lock()
@@ -31,27 +33,31 @@ _LOOK_AGAIN = 0.5
 _lines: dict[tuple[int, int], deque[asyncio.Future[None]]] = {}
 
 
-def _wake(loop: asyncio.AbstractEventLoop, fd: int) -> None:
-    for future in _waiting[loop].pop(fd, ()):
-        if not future.done():
-            future.set_result(None)
+def _wake(loop: asyncio.AbstractEventLoop, fd: int, thing: Any) -> None:
+    """All who wait ask again. So the thing tells no more, as some of what it tells nobody waits for by now: what a task
+    that has given up has asked for, or the answer to a call that nobody awaits yet."""
     loop.remove_reader(fd)
+    _untell(thing)
+    for future in _waiting[loop].pop(fd, ()):
+        _expire(future)
+    look_again(thing, but=loop)
 
 
 def _enter(thing: Any, loop: Any, future: asyncio.Future[None]) -> bool:
-    """Notes who waits. Whether other loops do so, too; the first of those then looks anew."""
+    """Notes who waits, before it asks for the last time. Whether other loops do so, too; these look now and then, too."""
     with _lock:
-        waiting = _waiting_for.setdefault(thing, set())
-        others = [(other, f) for other, f in waiting if other is not loop]
-        waiting.add((loop, future))
-    for other, f in others:
-        _end_soon(other, f)
+        waiting = _waiting_for.setdefault(thing, {})
+        others = [(other, f, looks) for f, (other, looks) in waiting.items() if other is not loop]
+        waiting[future] = loop, bool(others)
+    for other, f, looks in others:
+        if not looks:
+            _end_soon(other, f)
     return bool(others)
 
 
-def _leave(thing: Any, loop: Any, future: asyncio.Future[None]) -> None:
+def _leave(thing: Any, future: asyncio.Future[None]) -> None:
     with _lock:
-        _waiting_for[thing].discard((loop, future))
+        del _waiting_for[thing][future]
 
 
 def _end_soon(loop: Any, future: asyncio.Future[None]) -> None:
@@ -59,33 +65,39 @@ def _end_soon(loop: Any, future: asyncio.Future[None]) -> None:
         loop.call_soon_threadsafe(_expire, future)
 
 
-def look_again(thing: Any) -> None:
-    """Whoever waits for it does so: it was closed, or others were told what they wait for."""
+def look_again(thing: Any, but: Any = None) -> None:
+    """Whoever waits for it, but in that loop, does so: it was closed, or others were told what they wait for."""
     with _lock:
-        waiting = list(_waiting_for.get(thing, ()))
-    for loop, future in waiting:
-        _end_soon(loop, future)
+        waiting = list(_waiting_for.get(thing, {}).items())
+    for future, (loop, _) in waiting:
+        if loop is not but:
+            _end_soon(loop, future)
 
 
-async def readable(*things: Any, timeout: float | None = None) -> None:
-    """Waits until the descriptor of one of them is readable, or for so many seconds."""
-    loop = asyncio.get_running_loop()
+@contextlib.contextmanager
+def _entered(things: Sequence[Any], future: asyncio.Future[None]) -> Iterator[bool]:
+    loop = future.get_loop()
+    others = [_enter(thing, loop, future) for thing in things]
+    try:
+        yield any(others)
+    finally:
+        for thing in things:
+            _leave(thing, future)
+
+
+async def _readable(things: Sequence[Any], future: asyncio.Future[None], timeout: float | None) -> None:
+    """Waits until the descriptor of one of them is readable, the future has ended, or for so many seconds."""
+    loop = future.get_loop()
     by_fd = _waiting.setdefault(loop, {})
-    future: asyncio.Future[None] = loop.create_future()
     fds = [thing.fileno() for thing in things]
-    for fd in fds:
+    for fd, thing in zip(fds, things):
         if fd not in by_fd:
             by_fd[fd] = set()
-            loop.add_reader(fd, _wake, loop, fd)
+            loop.add_reader(fd, _wake, loop, fd, thing)
         by_fd[fd].add(future)
-    for thing in things:
-        if _enter(thing, loop, future):
-            timeout = _LOOK_AGAIN if timeout is None else min(timeout, _LOOK_AGAIN)
     try:
         await _for_so_long(future, timeout)
     finally:
-        for thing in things:
-            _leave(thing, loop, future)
         for fd in fds:
             if fd in by_fd:
                 by_fd[fd].discard(future)
@@ -152,19 +164,25 @@ async def _ready(ask: Any, timeout: float | None, *tell: Any) -> Any:
     of @tell says that it may have."""
     if monotonic() >= _turn.ends:
         await _give_way()
-    try:
-        return ask()
-    except NotReadyError:
-        pass
-    limit = _Limit(timeout)
-    for thing in tell:
-        thing.fileno()
+    limit = None
     while True:
         try:
             return ask()
-        except NotReadyError as e:
-            why = e
-        await readable(*tell, timeout=limit.left(why))
+        except NotReadyError:
+            pass
+        if limit is None:
+            limit = _Limit(timeout)
+            for thing in tell:
+                thing.fileno()
+        future = asyncio.get_running_loop().create_future()
+        with _entered(tell, future) as others:
+            try:
+                return ask()
+            except NotReadyError as e:
+                left = limit.left(e)
+            if others:
+                left = _LOOK_AGAIN if left is None else min(left, _LOOK_AGAIN)
+            await _readable(tell, future, left)
 
 
 # What is left of a time limit that is over: one look still.

@@ -343,11 +343,11 @@ def test_who_receives_without_a_pause_leaves_others_their_turn(client, pool):
 def test_a_call_waits_until_an_answer_is_acknowledged(pool, monkeypatch):
     """There are as many as there may be. The descriptor tells that this process acknowledges one of them: nothing is
     looked at now and then."""
-    limits, readable = [], _aio.readable
+    limits, readable = [], _aio._readable
 
-    async def limited(*things, timeout):
+    async def limited(things, future, timeout):
         limits.append(timeout)
-        await readable(*things, timeout=timeout)
+        await readable(things, future, timeout)
 
     async def main():
         with pool.caller("s") as caller, pool.worker("s") as worker:
@@ -355,7 +355,7 @@ def test_a_call_waits_until_an_answer_is_acknowledged(pool, monkeypatch):
             answers = [await caller.call_async() for _ in range(128)]
             with pytest.raises(libshare.NotReadyError, match="finish some"):
                 await caller.call_async(timeout=0)
-            monkeypatch.setattr(_aio, "readable", limited)
+            monkeypatch.setattr(_aio, "_readable", limited)
             late = asyncio.ensure_future(caller.call_async())
             await asyncio.sleep(0)
             with pytest.raises(libshare.TimedOutError):
@@ -373,6 +373,100 @@ def test_a_call_waits_until_an_answer_is_acknowledged(pool, monkeypatch):
             request.reply()
 
     run(main())
+
+
+async def gives_up_sending(tx, rx):
+    await tx.send_async()
+    late = asyncio.ensure_future(tx.send_async())
+    await asyncio.sleep(0)
+    late.cancel()
+    waits = asyncio.ensure_future(tx.drain_async())
+    await asyncio.sleep(0)
+    m = rx.recv()
+    yield
+    m.ack()
+    await waits
+
+
+async def gives_up_calling(caller, worker):
+    calls = []
+    with pytest.raises(libshare.NotReadyError):
+        while True:
+            calls.append(caller.start())
+    late = asyncio.ensure_future(caller.call_async())
+    await asyncio.sleep(0)
+    late.cancel()
+    waits = asyncio.ensure_future(calls[0].finish_async())
+    await asyncio.sleep(0)
+    request = worker.recv()
+    yield
+    request.reply()
+    (await waits).ack()
+
+
+async def awaits_one_of_two(caller, worker):
+    first, second = caller.start(), caller.start()
+    requests = [worker.recv(), worker.recv()]
+    waits = asyncio.ensure_future(first.finish_async())
+    await asyncio.sleep(0)
+    requests[1].reply()
+    yield
+    requests[0].reply()
+    (await waits).ack()
+    (await second).ack()
+
+
+@pytest.mark.parametrize("happens", [gives_up_sending, gives_up_calling, awaits_one_of_two])
+def test_nobody_is_woken_again_and_again_by_what_nobody_waits_for(pool, monkeypatch, happens):
+    """Each time there is something that the descriptor tells of, and another task waits for the same object."""
+    wakes, wake = [], _aio._wake
+
+    def counted(*of):
+        wakes.append(of)
+        wake(*of)
+
+    async def main():
+        if happens is gives_up_sending:
+            members = pool.producer("q", mode="queue", depth=1), pool.consumer("q")
+        else:
+            members = pool.caller("s", depth=2), pool.worker("s")
+        with members[0], members[1]:
+            monkeypatch.setattr(_aio, "_wake", counted)
+            async for _ in happens(*members):
+                while not wakes:
+                    await asyncio.sleep(0)
+                for _ in range(300):
+                    await asyncio.sleep(0)
+                assert len(wakes) < 10
+
+    run(main())
+
+
+def test_loops_that_wait_for_one_object_leave_each_other_alone(pool, monkeypatch):
+    """Each looks again now and then: the first begins to, once the second has come, and neither wakes the other then."""
+    looks, ended, readable, end = [], [], _aio._readable, _aio._end_soon
+
+    async def counted(things, future, timeout):
+        looks.append(timeout)
+        await readable(things, future, timeout)
+
+    monkeypatch.setattr(_aio, "_readable", counted)
+    monkeypatch.setattr(_aio, "_end_soon", lambda *of: ended.append(of) or end(*of))
+    monkeypatch.setattr(_aio, "_LOOK_AGAIN", 0.001)
+
+    async def main(rx):
+        waits = asyncio.ensure_future(rx.recv_async())
+        while len(looks) < 100:
+            await asyncio.sleep(0.001)
+        waits.cancel()
+
+    with pool.consumer("c") as rx:
+        loops = [threading.Thread(target=lambda: run(main(rx))) for _ in range(2)]
+        for loop in loops:
+            loop.start()
+        for loop in loops:
+            loop.join()
+    assert len(ended) < 10
 
 
 def test_a_call_that_is_canceled_is_given_up(client, pool):

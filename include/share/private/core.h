@@ -125,6 +125,24 @@ int share_send_within(share_channel *ch, const share_outgoing *messages, size_t 
 		      void *stream);
 
 /**
+ * The descriptor of a channel tells of no call that has answered SHARE_EAGAIN before. It is for who
+ * is woken by the descriptor and makes all the calls again that somebody waits for: what is told of
+ * one that nobody waits for any more would wake it at once for good.
+ *
+ * @param ch  the channel, as a producer
+ * @retval SHARE_EACCES  it was opened as a consumer
+ */
+int share_untell(share_channel *ch);
+
+/**
+ * The same of a caller: of calls that were refused, and of those that have ended.
+ *
+ * @param s  the service, as a caller
+ * @retval SHARE_EINVAL  it was opened as a worker
+ */
+int share_untell_calls(share_service *s);
+
+/**
  * Releases host memory that the calling thread was the last to use, if that can be done without a
  * lock, without waiting and without asking anybody: see share_try_alloc(). It can be done for the
  * last reference to a buffer that this process has allocated and that nobody else has seen, if

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A signal sets a mark of Python's, and interrupts the system call in which its thread sleeps, if it
- * does. So it ends no wait of a thread that is about to sleep, or that was woken for a moment to
+ * A signal sets a mark of Python's, and interrupts the system call in which its thread sleeps, if
+ * it does. So it ends no wait of a thread that is about to sleep, or that was woken for a moment to
  * look whether its wait is over, nor that of the main thread while another one has got the signal.
- * But Python also writes the signal's number to a descriptor (signal.set_wakeup_fd()). While the main
- * thread waits that is one of ours, and a thread of ours reads there, ends the wait, and passes the
- * number on to whose descriptor it was before, as asyncio's.
+ * But Python also writes the signal's number to a descriptor (signal.set_wakeup_fd()). While the
+ * main thread waits that is one of ours, and a thread of ours reads there, ends the wait, and
+ * passes the number on to whose descriptor it was before, as asyncio's.
  */
 
 #include <errno.h>

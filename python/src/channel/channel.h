@@ -10,6 +10,10 @@
 extern const char measure_doc[];
 PyObject *measure(PyObject *module, PyObject *args);
 
+/* member.c: _untell(thing): the descriptor of a producer or caller tells of nothing that was asked
+ * before; of others, and of what is closed, there is nothing to do. */
+PyObject *member_untell(PyObject *module, PyObject *o);
+
 bool channel_ready(PyObject *module);
 bool message_ready(PyObject *module);
 bool service_ready(PyObject *module);

@@ -2,6 +2,9 @@
 
 /* What the members of channels and of services share: how they are opened, and how they receive. */
 
+#include <share/private/core.h>
+
+#include "python/src/channel/channel.h"
 #include "python/src/channel/inside.h"
 
 share_client *member_begin(struct pool *pool, share_pool_info *info)
@@ -40,6 +43,22 @@ PyGetSetDef member_getters[] = {
     {"client", object_get_client, NULL, "The client that it was opened with.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
+
+PyObject *member_untell(PyObject *module, PyObject *o)
+{
+	struct handle *h = &((struct object *)o)->handle;
+	bool sends = PyObject_TypeCheck(o, core.producer);
+	void *p;
+	int r;
+
+	(void)module;
+	if ((!sends && !PyObject_TypeCheck(o, core.caller)) || !handle_is_usable(h))
+		Py_RETURN_NONE;
+	CALL(h, p, r, sends ? share_untell(p) : share_untell_calls(p));
+	if (r < 0) /* whoever asks hears of it */
+		PyErr_Clear();
+	Py_RETURN_NONE;
+}
 
 static int receive(void *p, int timeout_ms, void *stream, share_message *out)
 {

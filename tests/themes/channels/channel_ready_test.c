@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <share/private/core.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/support/channel_work.h"
@@ -92,6 +94,32 @@ Test(channel_ready, a_producer_is_told_of_room_until_there_is_none)
 	check_ok(share_send(p, NULL, NULL, 0, NULL));
 	expect_told(fd);
 	fill(p, fd);
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+/* As asyncio does when it is woken, as all who wait ask again then. */
+Test(channel_ready, a_producer_is_told_nothing_that_was_asked_before_it_was_to_be_told_no_more)
+{
+	share_channel_options o = small(SHARE_QUEUE, SHARE_FULL_FAIL);
+	share_channel *p = open_channel(client, SHARE_PRODUCER, &o);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, &o);
+	int fd = share_channel_get_fd(p);
+
+	for (int i = 0; i < 2; i++) {
+		fill(p, fd);
+		drop_one(c);
+		expect_told(fd);
+		check_ok(share_untell(p));
+		check(!is_readable(fd, 0));
+	}
+	/* draining, of which one message is the first step */
+	check_error(share_channel_drain(p, 0), SHARE_EAGAIN);
+	drop_one(c);
+	expect_told(fd);
+	check_ok(share_untell(p));
+	check(!is_readable(fd, 0));
+	check_error(share_untell(c), SHARE_EACCES);
 	share_channel_close(c);
 	share_channel_close(p);
 }

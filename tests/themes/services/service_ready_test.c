@@ -234,6 +234,45 @@ Test(service_ready, tells_of_a_call_until_that_is_asked_for)
 		share_call_cancel(more[i]);
 }
 
+/* As asyncio does when it is woken, as all who wait ask again then. */
+Test(service_ready, tells_nothing_of_what_was_asked_before_it_was_to_tell_no_more)
+{
+	share_message held[SHARE_CALLS_MAX], one, none = SHARE_MESSAGE_INIT;
+	int fd = share_service_get_fd(caller);
+	share_pending *first = ask_for(caller, 1), *second = ask_for(caller, 2);
+
+	/* an answer */
+	one = next_of(worker, 1);
+	check_ok(answer(&one));
+	until(share_call_finish(second, 0, NULL, &none) == SHARE_EAGAIN && is_readable(fd, 0));
+	check_ok(share_untell_calls(caller));
+	check_error(ask(second, fd), SHARE_EAGAIN);
+	check(!is_readable(fd, 0));
+	expect_answer(first, 1);
+	one = next_of(worker, 2);
+	check_ok(answer(&one));
+	expect_answer(second, 2);
+	/* that there are fewer: before it was told, and after */
+	hold_answers(held, SHARE_CALLS_MAX);
+	for (int i = 0; i < 2; i++) {
+		expect_refusal();
+		if (i == 0)
+			check_ok(share_untell_calls(caller));
+		check_ok(share_ack(&held[0], NULL));
+		check(is_readable(fd, 0) == (i == 1));
+		check_ok(share_untell_calls(caller));
+		check(!is_readable(fd, 0));
+		hold_answers(held, 1);
+	}
+	/* who is refused after that is told */
+	expect_refusal();
+	check_ok(share_ack(&held[0], NULL));
+	share_call_cancel(start_one(fd));
+	for (int i = 1; i < SHARE_CALLS_MAX; i++)
+		check_ok(share_ack(&held[i], NULL));
+	check_error(share_untell_calls(worker), SHARE_EINVAL);
+}
+
 /* An answer is received by whoever asks for any call. */
 Test(service_ready, tells_what_has_ended_while_another_call_was_asked_for)
 {
