@@ -14,7 +14,7 @@
 #include <share/share.h>
 
 #include "agent/agent.h"
-#include "base/process.h"
+#include "base/system/process.h"
 
 /* argp, which is part of the C library, prints this for --version. */
 __attribute__((visibility("default"))) const char *argp_program_version =

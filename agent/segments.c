@@ -13,7 +13,7 @@
 #include <share/error.h>
 
 #include "agent/agent.h"
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "memory/export.h"
 
 struct segment {

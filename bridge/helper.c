@@ -9,8 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
-#include "base/thread.h"
+#include "base/system/descriptor.h"
+#include "base/system/thread.h"
 #include "bridge/bridge.h"
 
 enum { NONE, WAITS, OVER };

@@ -14,7 +14,7 @@
 #include <openssl/evp.h>
 #include <share/share.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "bridge/bridge.h"
 
 #define KEY_MIN 16 /* bytes: fewer can be guessed */

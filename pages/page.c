@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
-#include "base/mapping.h"
+#include "base/system/descriptor.h"
+#include "base/system/mapping.h"
 #include "pages/page.h"
 
 #define SEALS (F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)

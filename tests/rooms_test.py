@@ -23,7 +23,7 @@
 #
 # And four things that one room (or file) only knows: libevent the broker (and the exporter, which serves
 # HTTP with it, and the bridge), SCM_RIGHTS wire/packet.c, mappings of what other processes have as
-# well base/mapping.c (and the benchmarks and examples), CUDA memory/cuda and memory/gpu, the examples
+# well base/system/mapping.c (and the benchmarks and examples), CUDA memory/cuda and memory/gpu, the examples
 # and bench/driver*; and libshare, which programs with more rights than who has started them link as
 # well, reads the environment by secure_getenv(). Tests are free to play a hostile peer or an event
 # loop, so these four are not asked of them. Comments may say anything.
@@ -62,6 +62,8 @@ NEIGHBOURS = {
 
 # The sub-rooms whose headers a sub-room may include, beside its own.
 KNOWS = {
+    "base/system": "",
+    "base/*.c": "base/*.h",
     "broker/config": "broker/rights",
     "broker/journal": "broker/log",
     "broker/keeper": "broker/log",
@@ -217,9 +219,9 @@ FACES = {
 }
 
 # The rooms whose sources have an order.
-ORDERED = """agent base bench bench/channel bench/load bridge bridge/channels memory memory/cuda memory/gpu memory/host
-    pages python/src/base python/src/client python/src/order ring ring/consumer ring/producer tools tools/doctor
-    tools/exporter tools/sharectl tools/top wire
+ORDERED = """agent base base/system bench bench/channel bench/load bridge bridge/channels
+    memory memory/cuda memory/gpu memory/host pages python/src/base python/src/client python/src/order
+    ring ring/consumer ring/producer tools tools/doctor tools/exporter tools/sharectl tools/top wire
     libshare/buffer libshare/channel libshare/client libshare/handle libshare/handover libshare/order libshare/pool
     libshare/program libshare/receiver libshare/segment libshare/sender libshare/service
     broker/accounts broker/channel broker/client broker/config broker/device broker/journal broker/keeper
@@ -239,7 +241,7 @@ def code_of(text):
 def sub_room(path):
     """That of a file or header; None where there are none."""
     room, _, rest = path.partition("/")
-    if room not in ("bench", "bridge", "broker", "libshare", "memory", "python", "ring", "tools") or not rest:
+    if room not in ("base", "bench", "bridge", "broker", "libshare", "memory", "python", "ring", "tools") or not rest:
         return None
     return path.rpartition("/")[0] if "/" in rest else f"{room}/*{pathlib.PurePath(path).suffix}"
 
@@ -299,11 +301,11 @@ class Tree:
             self.forbid(file, r"\bSCM_RIGHTS\b", "only wire/packet.c passes descriptors")
         if room == "libshare":
             self.forbid(file, r"(^|\W)getenv *\(", "the environment may be a stranger's: secure_getenv()")
-        if file != "base/mapping.c" and room not in ("bench", "examples"):
+        if file != "base/system/mapping.c" and room not in ("bench", "examples"):
             for call in re.findall(r"\bmmap *\([^;]*", " ".join(self.code[file])):
                 # private memory of zeros is for anybody
                 if not re.search("MAP_PRIVATE[^,]*MAP_ANONYMOUS", call):
-                    self.offence(file, f"only base/mapping.c maps what others have as well: {call}")
+                    self.offence(file, f"only base/system/mapping.c maps what others have as well: {call}")
         if file.startswith(("memory/cuda/", "memory/gpu/", "bench/driver")) or room == "examples":
             return
         # a text may name what the code must not call
@@ -416,7 +418,7 @@ OFFENCES = {
     '#include "libshare/client/inside.h"': "libshare/order/bad.c",
     "int inner;": "broker/client/bad_inside.h",
     "p = mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, 0);":
-        "libshare/bad6.c broker/log/bad2.c base/mapping.c bench/good3.c",
+        "libshare/bad6.c broker/log/bad2.c base/system/mapping.c bench/good3.c",
     "p = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);": "base/bad.c",
     "p = mmap(NULL, 1,\nPROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);": "libshare/good2.c",
     'path = secure_getenv("PATH");': "libshare/good.c",

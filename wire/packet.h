@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "wire/wire.h"
 
 /*

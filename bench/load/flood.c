@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "bench/bench.h"
 #include "bench/load/flood.h"
 #include "pages/timeline.h"

@@ -30,8 +30,8 @@
 #include <event2/event.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/mutation.h"
+#include "base/system/descriptor.h"
 #include "broker/accounts/turns.h"
 
 /* In most turns the time of the clock says enough, and it costs least to ask for. In long ones the

@@ -11,7 +11,7 @@
 
 #include <share/share.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
 #include "broker/client/client.h"

@@ -22,7 +22,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/channel/channel_object.h"
 
 #define RINGS (UINT64_C(1) << 63)

@@ -12,7 +12,7 @@
 #include <share/share.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"

@@ -17,10 +17,10 @@
 #include <share/share.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/mutation.h"
 #include "base/probe.h"
-#include "base/process.h"
+#include "base/system/descriptor.h"
+#include "base/system/process.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"

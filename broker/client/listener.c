@@ -27,7 +27,7 @@
 #include <event2/event.h>
 #include <share/share.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/accounts/turns.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"

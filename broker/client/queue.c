@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "base/descriptor.h"
 #include "base/mutation.h"
+#include "base/system/descriptor.h"
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"

@@ -21,8 +21,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/size.h"
+#include "base/system/file.h"
 #include "broker/config/limits.h"
 #include "broker/config/lists.h"
 #include "broker/config/machine.h"

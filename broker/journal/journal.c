@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
 #include "base/failure.h"
-#include "base/mapping.h"
+#include "base/system/descriptor.h"
+#include "base/system/mapping.h"
 #include "broker/journal/inside.h"
 
 /* The number of the first group of a new journal. Nothing is in it; it is there so that one

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 
 #include "base/beat.h"
-#include "base/descriptor.h"
 #include "base/mutation.h"
+#include "base/system/descriptor.h"
 #include "broker/keeper/inside.h"
 #include "broker/keeper/kept.h"
 

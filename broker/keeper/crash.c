@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/process.h"
+#include "base/system/process.h"
 #include "broker/keeper/keeper.h"
 #include "broker/log/log.h"
 

@@ -14,9 +14,9 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
-#include "base/descriptor.h"
-#include "base/mapping.h"
 #include "base/mutation.h"
+#include "base/system/descriptor.h"
+#include "base/system/mapping.h"
 #include "broker/keeper/common.h"
 #include "broker/keeper/inside.h"
 #include "broker/keeper/silence.h"

@@ -14,8 +14,8 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/mutation.h"
+#include "base/system/descriptor.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"

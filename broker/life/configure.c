@@ -20,7 +20,7 @@
 
 #include <share/share.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"

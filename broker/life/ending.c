@@ -19,7 +19,7 @@
 #include <event2/event.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"

@@ -19,7 +19,7 @@
 
 #include <share/share.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/broker.h"
 #include "broker/client/listener.h"
 #include "broker/config/config.h"

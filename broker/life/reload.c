@@ -23,8 +23,8 @@
 #include <event2/event.h>
 #include <share/share.h>
 
-#include "base/descriptor.h"
-#include "base/thread.h"
+#include "base/system/descriptor.h"
+#include "base/system/thread.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/keeper/kept.h"

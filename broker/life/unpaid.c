@@ -9,9 +9,9 @@
 
 #include <malloc.h>
 
-#include "base/descriptor.h"
 #include "base/mutation.h"
-#include "base/process.h"
+#include "base/system/descriptor.h"
+#include "base/system/process.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/journal/journal.h"

@@ -11,7 +11,7 @@
 
 #include <share/channel.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/channel/records.h"

@@ -24,7 +24,7 @@
 #include <event2/event.h>
 
 #include "base/size.h"
-#include "base/thread.h"
+#include "base/system/thread.h"
 #include "broker/broker.h"
 #include "broker/config/machine.h"
 #include "broker/log/log.h"

@@ -11,7 +11,7 @@
 #include <share/share.h>
 
 #include "base/mutation.h"
-#include "base/process.h"
+#include "base/system/process.h"
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"

@@ -18,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/descriptor.h"
 #include "base/mutation.h"
-#include "base/process.h"
+#include "base/system/descriptor.h"
+#include "base/system/process.h"
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/journal/journal.h"

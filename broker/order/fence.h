@@ -32,7 +32,7 @@ struct timelines {
 	 * dies; `seen` is what was there at the last look, where we cannot see whether the owner
 	 * has begun to exit. */
 	uint64_t seen[TIMELINE_SLOTS];
-	int stat;  /* see base/process.h */
+	int stat;  /* see base/system/process.h */
 	int fd;    /* sealed: whoever gets it can only read */
 	int pidfd; /* the owner's, borrowed; -1 once it is dead */
 	struct timeline_page *page;

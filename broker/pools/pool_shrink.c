@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "base/process.h"
+#include "base/system/process.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"

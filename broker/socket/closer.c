@@ -40,8 +40,8 @@
 
 #include <event2/event.h>
 
-#include "base/descriptor.h"
-#include "base/thread.h"
+#include "base/system/descriptor.h"
+#include "base/system/thread.h"
 #include "broker/broker.h"
 #include "broker/keeper/kept.h"
 #include "broker/socket/closer.h"

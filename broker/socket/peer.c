@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/keeper/kept.h"
 #include "broker/socket/peer.h"
 

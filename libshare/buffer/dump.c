@@ -2,15 +2,15 @@
 
 /*
  * What a core dump of this process has of the memory of pools. By default it has none of it
- * (base/mapping.h). With SHARE_DUMP=mine it has the blocks of host memory that this process may
- * write, for whoever looks for an error in what it wrote. A dump consists of whole pages, and a
+ * (base/system/mapping.h). With SHARE_DUMP=mine it has the blocks of host memory that this process
+ * may write, for whoever looks for an error in what it wrote. A dump consists of whole pages, and a
  * page can have parts of several blocks; so each page counts the buffers that want it there.
  */
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/mapping.h"
+#include "base/system/mapping.h"
 #include "libshare/buffer/inside.h"
 
 static uint64_t page_size(void)

@@ -2,7 +2,7 @@
 
 /* What services need of the channels they are made of. */
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "libshare/channel/inside.h"
 
 const struct channel_shape *channel_shape(const share_channel *ch)

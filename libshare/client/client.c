@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "libshare/client/inside.h"
 #include "libshare/client/room.h"
 #include "libshare/program/embedded.h"

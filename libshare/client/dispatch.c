@@ -6,7 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "libshare/client/inside.h"
 #include "libshare/client/room.h"
 

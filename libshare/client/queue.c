@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "libshare/client/inside.h"
 
 struct dispatch *dispatch_new(void)

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "libshare/client/inside.h"
 
 /* What /proc/PID/stat says of a process. */

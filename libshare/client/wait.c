@@ -21,7 +21,7 @@
 #include <share/private/core.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "libshare/client/inside.h"
 #include "libshare/client/wait.h"
 #include "libshare/program/error.h"

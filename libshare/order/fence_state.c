@@ -3,9 +3,9 @@
 /*
  * Whether a fence is reached, and waiting until it is. One load, where that says it all: what a
  * peer's CPU has signaled. What its GPU has written is asked about, as a process that is killed may
- * still have a value written though the work before it never finished (base/process.h). The broker
- * poisons the page of a dead process; a waiter sees its death on the pidfd as well, in case the
- * broker is gone too.
+ * still have a value written though the work before it never finished (base/system/process.h). The
+ * broker poisons the page of a dead process; a waiter sees its death on the pidfd as well, in case
+ * the broker is gone too.
  */
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "base/process.h"
+#include "base/system/process.h"
 #include "libshare/order/inside.h"
 
 #define SLICE_MS        100 /* between looks at the owner */

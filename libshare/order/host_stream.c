@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/mutation.h"
-#include "base/thread.h"
+#include "base/system/thread.h"
 #include "libshare/order/inside.h"
 #include "libshare/program/range.h"
 

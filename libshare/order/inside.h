@@ -54,7 +54,7 @@ struct peer_page {
 	/* Of what its GPUs write, how far we believe it, and under `lock` how that is found out. */
 	atomic_uint_fast64_t believed[TIMELINE_SLOTS];
 	pthread_mutex_t lock;
-	int stat; /* see base/process.h */
+	int stat; /* see base/system/process.h */
 	struct {
 		uint64_t value;
 		int64_t at;     /* ms; 0: never */

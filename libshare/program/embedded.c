@@ -27,7 +27,7 @@
 
 #include <share/share.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "libshare/program/embedded.h"
 #include "libshare/program/error.h"
 

@@ -19,7 +19,7 @@
 #include <sys/eventfd.h>
 
 #include "base/mutation.h"
-#include "base/thread.h"
+#include "base/system/thread.h"
 #include "libshare/program/error.h"
 #include "libshare/sender/inside.h"
 

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "base/process.h"
+#include "base/system/process.h"
 #include "libshare/order/order.h"
 #include "libshare/program/error.h"
 #include "libshare/segment/segment.h"

@@ -15,7 +15,7 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/program/error.h"
 #include "libshare/service/inside.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"

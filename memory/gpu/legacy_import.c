@@ -17,9 +17,9 @@
 
 #include <share/error.h>
 
-#include "base/descriptor.h"
 #include "base/failure.h"
-#include "base/process.h"
+#include "base/system/descriptor.h"
+#include "base/system/process.h"
 #include "memory/cuda/context.h"
 #include "memory/gpu/imports.h"
 #include "memory/importer.h"

@@ -19,7 +19,7 @@
 
 #include <share/error.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "memory/adopt.h"
 
 /* One line of /proc/self/maps. */

@@ -13,7 +13,7 @@
 
 #include <share/error.h>
 
-#include "base/mapping.h"
+#include "base/system/mapping.h"
 #include "memory/importer.h"
 
 static uint64_t in_page(uint64_t at)

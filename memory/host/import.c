@@ -15,7 +15,7 @@
 #include <share/error.h>
 
 #include "base/failure.h"
-#include "base/mapping.h"
+#include "base/system/mapping.h"
 #include "memory/importer.h"
 
 /* Younger than the headers of some systems. */

@@ -22,7 +22,7 @@
 #include <share/error.h>
 #include <share/share.h>
 
-#include "base/mapping.h"
+#include "base/system/mapping.h"
 #include "memory/host/inside.h"
 
 /* linux/mempolicy.h, which not every system has with its headers */

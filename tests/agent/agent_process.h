@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "memory/kind.h"
 #include "wire/wire.h"
 

@@ -19,7 +19,7 @@
 
 #include <share/error.h>
 
-#include "base/process.h"
+#include "base/system/process.h"
 #include "tests/agent/agent_process.h"
 #include "tests/standin/calls.h"
 #include "wire/packet.h"

@@ -38,6 +38,6 @@ expect 1 '^demo: FAILED --file needs a value'
 run_example "$checkout/scripts/demo" --help
 expect 0 '.'
 
-echo 'this is not C' >>"$checkout/base/descriptor.c"
+echo 'this is not C' >>"$checkout/base/system/descriptor.c"
 run_example "$checkout/scripts/demo"
 expect 1 '^demo: FAILED the build$'

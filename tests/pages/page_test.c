@@ -11,7 +11,7 @@
 
 #include <criterion/criterion.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "pages/page.h"
 
 #define SIZE ((size_t)3 * 4096)

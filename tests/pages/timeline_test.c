@@ -21,7 +21,7 @@
 
 #include <criterion/criterion.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "pages/timeline.h"
 
 TestSuite(timeline, .timeout = 30);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/process.h"
+#include "base/system/process.h"
 #include "broker/keeper/silence.h"
 
 /* A deputy's stack is as large as that of any process, as a deputy that has become the keeper forks

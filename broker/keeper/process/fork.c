@@ -19,9 +19,9 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
-#include "base/descriptor.h"
-#include "base/file.h"
 #include "base/mutation.h"
+#include "base/system/descriptor.h"
+#include "base/system/file.h"
 #include "broker/keeper/process/module.h"
 #include "broker/keeper/process/state.h"
 #include "broker/keeper/silence.h"

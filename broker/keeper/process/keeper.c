@@ -22,10 +22,10 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
-#include "base/descriptor.h"
-#include "base/file.h"
 #include "base/mutation.h"
-#include "base/process.h"
+#include "base/system/descriptor.h"
+#include "base/system/file.h"
+#include "base/system/process.h"
 #include "broker/keeper/process/deputy.h"
 #include "broker/keeper/process/module.h"
 #include "broker/keeper/process/state.h"

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/keeper/process/state.h"
 #include "broker/keeper/process/table.h"
 

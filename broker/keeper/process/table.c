@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "base/descriptor.h"
-#include "base/mapping.h"
+#include "base/system/descriptor.h"
+#include "base/system/mapping.h"
 
 static uint32_t first_free = KEPT_FIXED; /* no slot between the fixed ones and this one is free */
 

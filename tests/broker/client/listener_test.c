@@ -15,7 +15,7 @@
 #include <criterion/criterion.h>
 #include <event2/event.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/broker.h"
 #include "broker/client/clients.h"
 #include "broker/client/listener.h"

@@ -7,8 +7,8 @@
 
 #include <criterion/criterion.h>
 
-#include "base/descriptor.h"
 #include "base/slab.h"
+#include "base/system/descriptor.h"
 #include "broker/journal/generations.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"

@@ -19,7 +19,7 @@
 
 #include <criterion/criterion.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/journal/inside.h"
 #include "broker/log/log.h"
 #include "tests/broker/journal/journal_model.h"

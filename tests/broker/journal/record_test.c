@@ -11,7 +11,7 @@
 #include <criterion/criterion.h>
 
 #include "base/beat.h"
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/journal/inside.h"
 #include "broker/journal/object.h"
 #include "broker/log/log.h"

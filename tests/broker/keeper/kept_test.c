@@ -13,7 +13,7 @@
 
 #include <criterion/criterion.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/keeper/common.h"
 #include "wire/packet.h"
 

@@ -23,7 +23,7 @@
 
 #include <criterion/criterion.h>
 
-#include "base/process.h"
+#include "base/system/process.h"
 #include "broker/life/confine.h"
 
 static void start(void)

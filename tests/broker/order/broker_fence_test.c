@@ -16,7 +16,7 @@
 
 #include <criterion/criterion.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/order/fence.h"
 
 #define SLOT 3

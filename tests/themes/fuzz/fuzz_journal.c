@@ -32,7 +32,7 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/broker.h"
 #include "broker/journal/inside.h"
 #include "broker/keeper/keeper.h"

@@ -14,7 +14,7 @@
 #include <share/admin.h>
 #include <share/service.h>
 
-#include "base/process.h"
+#include "base/system/process.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/support/raw_channel.h"

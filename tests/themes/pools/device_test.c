@@ -18,7 +18,7 @@
 
 #include <share/admin.h>
 
-#include "base/process.h"
+#include "base/system/process.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
 #include "tests/support/drivers.h"

@@ -19,7 +19,7 @@
 #include <jansson.h>
 #include <share/share.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/journal/inside.h"
 #include "broker/keeper/common.h"
 

@@ -11,7 +11,7 @@
 
 #include <share/channel.h>
 
-#include "base/process.h"
+#include "base/system/process.h"
 #include "tests/harness/fixture.h"
 
 #define SEGMENT (UINT64_C(2) << 20) /* more than others have: it has one of its own */

@@ -14,7 +14,7 @@
 #include <share/admin.h>
 #include <share/channel.h>
 
-#include "base/process.h"
+#include "base/system/process.h"
 #include "broker/journal/record.h"
 #include "tests/harness/fixture.h"
 

@@ -25,7 +25,7 @@
 
 #include <criterion/criterion.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/keeper/common.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"

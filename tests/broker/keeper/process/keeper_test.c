@@ -25,8 +25,8 @@
 
 #include <criterion/criterion.h>
 
-#include "base/descriptor.h"
-#include "base/process.h"
+#include "base/system/descriptor.h"
+#include "base/system/process.h"
 #include "broker/keeper/keeper.h"
 #include "broker/log/log.h"
 

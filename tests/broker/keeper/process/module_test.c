@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 #include "broker/keeper/process/module.h"
 
 static char folder[64], path[96];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_DESCRIPTOR_H
-#define BASE_DESCRIPTOR_H
+#ifndef BASE_SYSTEM_DESCRIPTOR_H
+#define BASE_SYSTEM_DESCRIPTOR_H
 
 /* Descriptors that have an owner. -1 stands for no descriptor, and closing it does nothing. */
 

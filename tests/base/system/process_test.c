@@ -12,8 +12,8 @@
 
 #include <criterion/criterion.h>
 
-#include "base/descriptor.h"
-#include "base/process.h"
+#include "base/system/descriptor.h"
+#include "base/system/process.h"
 
 static pid_t start(void)
 {

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include "base/descriptor.h"
-#include "base/file.h"
+#include "base/system/descriptor.h"
+#include "base/system/file.h"
 
 static bool is_unnamed_pipe(int fd, const struct stat *st)
 {

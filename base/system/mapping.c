@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include "base/mapping.h"
+#include "base/system/mapping.h"
 
 void *mapping_make(void *address, size_t size, int protection, int flags, int fd)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_MAPPING_H
-#define BASE_MAPPING_H
+#ifndef BASE_SYSTEM_MAPPING_H
+#define BASE_SYSTEM_MAPPING_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "base/system/descriptor.h"
 
 int fd_close(int fd)
 {

@@ -20,7 +20,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/process.h"
+#include "base/system/process.h"
 
 #define PF_EXITING 0x4ul
 

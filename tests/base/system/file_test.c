@@ -15,7 +15,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 
 static char folder[] = "/tmp/file-test-XXXXXX";
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_FILE_H
-#define BASE_FILE_H
+#ifndef BASE_SYSTEM_FILE_H
+#define BASE_SYSTEM_FILE_H
 
 /*
  * Files that are opened for reading by a name from outside. Somebody may have put there what no

@@ -3,7 +3,7 @@
 /* Starts threads that get no signals. A new thread inherits the signal mask of the one that starts
  * it. */
 
-#include "base/thread.h"
+#include "base/system/thread.h"
 
 #include <signal.h>
 

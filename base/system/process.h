@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_PROCESS_H
-#define BASE_PROCESS_H
+#ifndef BASE_SYSTEM_PROCESS_H
+#define BASE_SYSTEM_PROCESS_H
 
 #include <stdbool.h>
 #include <stdint.h>

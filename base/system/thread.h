@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_THREAD_H
-#define BASE_THREAD_H
+#ifndef BASE_SYSTEM_THREAD_H
+#define BASE_SYSTEM_THREAD_H
 
 #include <pthread.h>
 
