@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The table of messages as data. This file knows the lists of messages.h and nothing else; it must
- * not decide who sends or handles a message.
+ * The table of messages as data. This file knows the lists of messages.h and fields.h and nothing
+ * else; it must not decide who sends or handles a message.
  */
 
 #include "wire/wire.h"

@@ -6,9 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "wire/fields.h"
 #include "wire/messages.h"
 
-/* What is made from the table of messages.h: types, structs, and the interface of the codec. */
+/* What is made from the tables of messages.h and fields.h: types, structs, and the interface of the
+ * codec. */
 
 enum wire_direction { WIRE_TO_BROKER, WIRE_TO_CLIENT, WIRE_TO_AGENT, WIRE_FROM_AGENT };
 
