@@ -3,6 +3,7 @@
 /* Fences as their functions have them, and streams, down to what is refused. */
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "pages/timeline.h"
@@ -389,7 +390,7 @@ static void *give_up(void *data)
 
 	++*g->ready;
 	while (*g->ready < 2)
-		;
+		sched_yield(); /* where the other thread has no processor of its own */
 	check_ok(share_release(g->buffer, g->stream));
 	return NULL;
 }
