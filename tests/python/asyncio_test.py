@@ -375,13 +375,19 @@ def test_a_call_waits_until_an_answer_is_acknowledged(pool, monkeypatch):
     run(main())
 
 
+async def begin(member, coroutine):
+    """A task, once it waits for the member."""
+    before = list(_aio._waiting_for.get(member, ()))
+    task = asyncio.ensure_future(coroutine)
+    while all(future in before for future in _aio._waiting_for.get(member, ())):
+        await asyncio.sleep(0)
+    return task
+
+
 async def gives_up_sending(tx, rx):
     await tx.send_async()
-    late = asyncio.ensure_future(tx.send_async())
-    await asyncio.sleep(0)
-    late.cancel()
-    waits = asyncio.ensure_future(tx.drain_async())
-    await asyncio.sleep(0)
+    (await begin(tx, tx.send_async())).cancel()
+    waits = await begin(tx, tx.drain_async())
     m = rx.recv()
     yield
     m.ack()
@@ -393,11 +399,8 @@ async def gives_up_calling(caller, worker):
     with pytest.raises(libshare.NotReadyError):
         while True:
             calls.append(caller.start())
-    late = asyncio.ensure_future(caller.call_async())
-    await asyncio.sleep(0)
-    late.cancel()
-    waits = asyncio.ensure_future(calls[0].finish_async())
-    await asyncio.sleep(0)
+    (await begin(caller, caller.call_async())).cancel()
+    waits = await begin(caller, calls[0].finish_async())
     request = worker.recv()
     yield
     request.reply()
@@ -407,8 +410,7 @@ async def gives_up_calling(caller, worker):
 async def awaits_one_of_two(caller, worker):
     first, second = caller.start(), caller.start()
     requests = [worker.recv(), worker.recv()]
-    waits = asyncio.ensure_future(first.finish_async())
-    await asyncio.sleep(0)
+    waits = await begin(caller, first.finish_async())
     requests[1].reply()
     yield
     requests[0].reply()
@@ -444,29 +446,29 @@ def test_nobody_is_woken_again_and_again_by_what_nobody_waits_for(pool, monkeypa
 
 def test_loops_that_wait_for_one_object_leave_each_other_alone(pool, monkeypatch):
     """Each looks again now and then: the first begins to, once the second has come, and neither wakes the other then."""
-    looks, ended, readable, end = [], [], _aio._readable, _aio._end_soon
-
-    async def counted(things, future, timeout):
-        looks.append(timeout)
-        await readable(things, future, timeout)
-
-    monkeypatch.setattr(_aio, "_readable", counted)
-    monkeypatch.setattr(_aio, "_end_soon", lambda *of: ended.append(of) or end(*of))
-    monkeypatch.setattr(_aio, "_LOOK_AGAIN", 0.001)
+    ended, counts, end = [], [], _aio._end_soon
 
     async def main(rx):
         waits = asyncio.ensure_future(rx.recv_async())
-        while len(looks) < 100:
-            await asyncio.sleep(0.001)
+        while [looks for _, looks in list(_aio._waiting_for.get(rx, {}).values())] != [True, True]:
+            await asyncio.sleep(0)
+        before = len(ended)
+        for _ in range(300):
+            await asyncio.sleep(0)
+        counts.append(len(ended) - before)
+        while len(counts) < 2:
+            await asyncio.sleep(0)
         waits.cancel()
 
+    monkeypatch.setattr(_aio, "_end_soon", lambda *of: ended.append(of) or end(*of))
+    monkeypatch.setattr(_aio, "_LOOK_AGAIN", 1000)
     with pool.consumer("c") as rx:
         loops = [threading.Thread(target=lambda: run(main(rx))) for _ in range(2)]
         for loop in loops:
             loop.start()
         for loop in loops:
             loop.join()
-    assert len(ended) < 10
+    assert counts == [0, 0]
 
 
 def test_a_call_that_is_canceled_is_given_up(client, pool):
