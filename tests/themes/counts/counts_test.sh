@@ -121,6 +121,21 @@ count_broker() # WHAT
 	echo "$1 $(($(total "$out") - $(total "$scratch/$1.0")))" >>"$scratch/broker"
 }
 
+# What is above its bound may be so as that thread had much to do: it is counted anew.
+count_again() # MODE
+(
+	case $1 in
+	broadcast | queue)
+		unset LD_LIBRARY_PATH SHARE_STANDIN SHARE_STANDIN_CALLS
+		count "$1"
+		;;
+	request)
+		unset LD_LIBRARY_PATH SHARE_STANDIN SHARE_STANDIN_CALLS
+		SHARE_MAGAZINES=0 count request
+		;;
+	esac
+)
+
 total()
 {
 	sed -n 's/^totals: //p' "$1"
@@ -160,11 +175,15 @@ late=0
 printf '%-10s %-20s %12s %12s %12s\n' channel what instructions "counted once" "at most"
 while read -r mode what n before calls; do
 	[ -n "$mode" ] || continue
-	# what is of a header may be there once more
-	sum=$(awk -v what="$what" '$1 == what && $2 > sum { sum = $2 } END { print sum }' "$scratch/$mode")
-	[ -n "$sum" ] || fail "nothing was counted of $what"
-	now=$((sum / n / turns))
 	most=$((before * (100 + slack) / 100))
+	for again in true true false; do
+		# what is of a header may be there once more
+		sum=$(awk -v what="$what" '$1 == what && $2 > sum { sum = $2 } END { print sum }' "$scratch/$mode")
+		[ -n "$sum" ] || fail "nothing was counted of $what"
+		now=$((sum / n / turns))
+		[ "$now" -gt "$most" ] && $again || break
+		count_again "$mode" </dev/null
+	done
 	printf '%-10s %-20s %12d %12d %12d\n' "$mode" "$what" "$now" "$before" "$most"
 	[ "$now" -le "$most" ] || late=$((late + 1))
 	[ -n "$calls" ] || continue
