@@ -49,11 +49,10 @@ extern "C" {
  * consumer has received stays for who comes next, and what a consumer has that dies or leaves goes
  * to others, marked by `deliveries`. A consumer that holds nothing hears of the end only when no
  * other one holds such a message, as it may get that; so does one that comes while another holds
- * one. If the broker, which would give it, is lost before that, it is told so
- * (SHARE_EDISCONNECTED), and not of an end. Who comes when there is none any more waits for the
- * next producer, as who comes before the first one does: a worker that is not to outlast its jobs
- * has a time limit, and opens the channel with SHARE_CHANNEL_EXISTING, which is SHARE_ENOENT once
- * everybody has gone.
+ * one. If the broker is lost while some wait, who would get them is told so (SHARE_EDISCONNECTED),
+ * and not of an end. Who comes when there is none any more waits for the next producer, as who
+ * comes before the first one does: a worker that is not to outlast its jobs has a time limit, and
+ * opens the channel with SHARE_CHANNEL_EXISTING, which is SHARE_ENOENT once everybody has gone.
  *
  * Without a consumer such messages wait for an hour. They count as their producer's user's, are the
  * first to go when that user has no room for more memberships, and of those that no consumer has a

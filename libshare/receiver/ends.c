@@ -26,15 +26,17 @@ static int sync_in_time_unlocking(struct receiver *receiver)
 	return r == 1 ? 0 : r;
 }
 
-/* Who holds something is told of the end nevertheless: it may wait for that to give it back. */
+/* Who holds something is told of the end nevertheless: it may wait for that to give it back. Once
+ * the broker is lost nothing comes, and what it has said to wait is not received by anybody. */
 static bool orphans_may_come(const struct receiver *receiver)
 {
 	if (!channel_has_copies(&receiver->ch->shape, receiver->ch->layout) || receiver->stale ||
 	    receiver->members->held > 0)
 		return false;
 	return receiver->orphans.waiting > 0 ||
-	       (receiver->orphans.others > 0 && !MUTATION(end_early)) ||
-	       (!receiver->orphans.asked && !receiver->members->alone);
+	       (!receiver->members->alone &&
+		(!receiver->orphans.asked ||
+		 (receiver->orphans.others > 0 && !MUTATION(end_early))));
 }
 
 /* 1 and a message, 0, or an error. */
@@ -59,7 +61,8 @@ bool receiver_wants_orphan(const struct receiver *receiver)
 }
 
 /* The last producer has gone, and this was not said yet; or 1: messages that it or others have left
- * may yet come to who has none, but not any more when the broker that would give them is lost. */
+ * may yet come to who has none. Those that wait are no end when the broker that has them is lost.
+ */
 static int end_of_producers(struct receiver *receiver)
 {
 	int end = receiver->last_end ? receiver->last_end : SHARE_EPIPE;

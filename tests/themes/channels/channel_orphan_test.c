@@ -197,32 +197,21 @@ Test(channel_orphan, who_comes_after_the_producer_and_gets_nothing_hears_of_the_
 	share_disconnect(other);
 }
 
-/* What another one has would come back by the broker: without it nobody knows that all was done. */
-Test(channel_orphan, a_broker_that_is_lost_is_no_end_while_a_message_may_come_back)
+/* Nobody has received them, and who knows of them has not come to the end of its work. */
+Test(channel_orphan, a_broker_that_is_lost_with_messages_that_wait_is_no_end)
 {
-	share_client *other = connect_as("holder");
-	share_channel *holder = open_queue(other, SHARE_CONSUMER), *c[2];
-	struct child *producer;
-	share_message m = SHARE_MESSAGE_INIT, none = SHARE_MESSAGE_INIT;
+	struct child *producer = child_start(send_some, &(int){2});
+	share_message m = SHARE_MESSAGE_INIT;
+	share_channel *c;
 
-	producer = child_start(send_some, &(int){1});
-	check_ok(share_recv(holder, HARNESS_LIMIT_MS, NULL, &m));
 	child_wait(producer, "sent");
-	c[0] = open_queue(client, SHARE_CONSUMER);
 	child_go(producer);
 	child_finish(producer);
-	c[1] = open_queue(client, SHARE_CONSUMER); /* after the producer had gone */
-	for (int i = 0; i < 2; i++)
-		check_eq(share_recv(c[i], 0, NULL, &none), SHARE_EAGAIN);
+	c = open_queue(client, SHARE_CONSUMER);
 	broker_kill();
-	for (int i = 0; i < 4; i++)
-		check_eq(share_recv(c[i / 2], HARNESS_LIMIT_MS, NULL, &none), SHARE_EDISCONNECTED);
-	expect_end(holder, SHARE_EPIPE); /* which has it, and can be sure */
-	share_ack(&m, NULL);
 	for (int i = 0; i < 2; i++)
-		share_channel_close(c[i]);
-	share_channel_close(holder);
-	share_disconnect(other);
+		check_error(share_recv(c, HARNESS_LIMIT_MS, NULL, &m), SHARE_EDISCONNECTED);
+	share_channel_close(c);
 	broker_stop();
 	broker_start(NULL);
 }
