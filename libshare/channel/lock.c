@@ -6,8 +6,7 @@
  * such a pointer says of the lock is at the top of lock.h.
  */
 
-#include <sys/timerfd.h>
-
+#include "base/system/descriptor.h"
 #include "libshare/channel/inside.h"
 #include "libshare/program/error.h"
 
@@ -97,10 +96,7 @@ void channel_unlock(share_channel *ch)
 /* Not within what unlocks: each share_ack() would pay for its frame. */
 __attribute__((noinline)) void channel_tell_less(const share_channel *ch, int ms)
 {
-	struct itimerspec when = {.it_value.tv_nsec = ms > 0 ? (long)ms * 1000000 : ms + 1};
-
-	if (ch->less >= 0)
-		timerfd_settime(ch->less, 0, &when, NULL);
+	fd_readable_in(ch->less, ms);
 }
 
 void channel_tell_if_less(share_channel *ch)

@@ -13,11 +13,11 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/system/descriptor.h"
 #include "libshare/channel/inside.h"
 
 /* At most @timeout_ms, in place of whoever else may be there to sleep. With the time over it is 1.
@@ -55,10 +55,7 @@ int members_sleep_unlocking(struct members *members, const struct ring_sleep *s,
 
 void members_look_again(struct members *members, int ms)
 {
-	struct itimerspec soon = {.it_value.tv_nsec = ms > 0 ? (long)ms * 1000000 : 1};
-
-	if (members->ch->timer >= 0)
-		timerfd_settime(members->ch->timer, 0, &soon, NULL);
+	fd_readable_in(members->ch->timer, ms);
 }
 
 void channel_look_again_soon(share_channel *ch)
@@ -133,12 +130,10 @@ int channel_open_doorbell(share_channel *ch, int bell)
 
 bool channel_drain_doorbell(share_channel *ch)
 {
-	const struct itimerspec never = {0};
 	struct epoll_event change;
 	bool rang = epoll_wait(ch->doorbell, &change, 1, 0) > 0;
 
 	/* whether it is over or not: whoever drains looks now */
-	if (ch->timer >= 0)
-		timerfd_settime(ch->timer, 0, &never, NULL);
+	fd_readable_in(ch->timer, -1);
 	return rang;
 }
