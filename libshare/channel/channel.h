@@ -59,8 +59,11 @@ void channel_set_call(share_channel *ch, uint32_t index, uint32_t value); /* in 
  * may be itself; NULL: it was not. 0 or negative errno. */
 int channel_tell_of_less(share_channel *ch, int timer, share_channel *before);
 /* There is less for who asks channel_owes(): the timer runs out if it was too much. Whoever calls
- * this and those two holds a lock of its own, under which alone that changes. */
+ * this, those two and the next one holds a lock of its own, under which alone that changes. */
 void channel_tell_if_less(share_channel *ch);
+/* One call more, or less, is to be asked for again soon, as nobody says when it can be had: the
+ * timer runs out for it as well. */
+void channel_ask_again(share_channel *ch, int more);
 
 /* Gives the channel an owner, until it is dropped, before its hazard_end(). share_ack() calls
  * @before_ack for each message, with no lock held. */

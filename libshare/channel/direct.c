@@ -24,13 +24,15 @@ void channel_set_call(share_channel *ch, uint32_t index, uint32_t value)
 int channel_tell_of_less(share_channel *ch, int timer, share_channel *before)
 {
 	bool too_much = before && channel_unshared(before)->too_much;
+	uint32_t late = before ? channel_unshared(before)->late : 0;
 	struct members *members = channel_lock(ch);
 	int less = timer < 0 ? -1 : fd_dup(timer), r = timer < 0 || less >= 0 ? 0 : less;
 
 	fd_close(ch->less);
 	ch->less = less < 0 ? -1 : less;
 	members->too_much = too_much;
-	if (too_much)
+	members->late = late;
+	if (too_much || late > 0)
 		channel_tell_less(ch, 0);
 	channel_unlock(ch);
 	return r;

@@ -105,6 +105,17 @@ void channel_tell_if_less(share_channel *ch)
 		channel_tell_less(ch, 0);
 }
 
+void channel_ask_again(share_channel *ch, int more)
+{
+	struct members *members = &whole_of(ch)->members;
+
+	members->late += (uint32_t)more;
+	if (more > 0)
+		channel_tell_less(ch, MEMBERS_LOOK_SOON_MS);
+	else if (members->late == 0 && !members->too_much)
+		channel_tell_less(ch, -1);
+}
+
 void channel_unlock_and_end(share_channel *ch)
 {
 	struct members *members = &whole_of(ch)->members;

@@ -31,6 +31,7 @@ struct members {
 	uint64_t sleeps;        /* for the statistics */
 	uint32_t held;          /* messages that the program has */
 	bool too_much; /* of them, for who asked last, and is told of less (channel_owes()) */
+	uint32_t late; /* calls of who asks so, see channel_ask_again() */
 	bool closed;   /* the channel ends when `held` and `waiting` are 0, */
 	bool ended;    /* and has: when nobody is in a call any more, it goes */
 };

@@ -64,7 +64,8 @@ void receiver_acked_behind(struct receiver *receiver, struct ring_fence work, ui
 static void tell_of_less(struct receiver *receiver, bool too_much)
 {
 	if (receiver->members->too_much)
-		channel_tell_less(receiver->ch, -1);
+		channel_tell_less(receiver->ch,
+				  receiver->members->late > 0 ? MEMBERS_LOOK_SOON_MS : -1);
 	receiver->members->too_much = too_much;
 	if (too_much && receiver->behind.n > 0)
 		channel_tell_less(receiver->ch, MEMBERS_LOOK_SOON_MS);

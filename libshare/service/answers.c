@@ -41,21 +41,29 @@ static void end_call_locked(share_pending *p, int error, const char *detail,
 	bell_ring(&s->arrived);
 }
 
-void call_tell_again(share_pending *p)
+void call_tell_again(share_pending *p, bool late)
 {
-	pthread_mutex_lock(&p->service->lock);
-	if (!p->waiting && !p->told) {
-		p->told = true;
-		service_tell_locked(p->service, 1);
+	share_service *s = p->service;
+
+	pthread_mutex_lock(&s->lock);
+	if (!p->waiting && !p->told && !p->late) {
+		p->late = late;
+		p->told = !late;
+		if (late)
+			channel_ask_again(s->replies, 1);
+		else
+			service_tell_locked(s, 1);
 	}
-	pthread_mutex_unlock(&p->service->lock);
+	pthread_mutex_unlock(&s->lock);
 }
 
 void call_untell_locked(share_pending *p)
 {
 	if (p->told)
 		service_tell_locked(p->service, -1);
-	p->told = false;
+	if (p->late)
+		channel_ask_again(p->service->replies, -1);
+	p->told = p->late = false;
 }
 
 static share_pending *find_locked(share_service *s, uint32_t index, uint32_t call)

@@ -211,7 +211,7 @@ static int finish_pending(share_pending *p, int timeout_ms, void *stream, share_
 	else
 		stays = true;
 	if (stays) {
-		call_tell_again(taken);
+		call_tell_again(taken, r == SHARE_EAGAIN || r == SHARE_ETIMEDOUT);
 		stays = keep_call(taken) == 0;
 		r = stays ? r : SHARE_ECANCELED;
 	}
@@ -323,7 +323,7 @@ int share_untell_calls(share_service *s)
 	if (r != 0)
 		return r;
 	pthread_mutex_lock(&s->lock);
-	for (size_t i = 0; s->n_told > 0 && i < CALLS_MAX; i++)
+	for (size_t i = 0; i < CALLS_MAX; i++)
 		if (s->calls[i])
 			call_untell_locked(s->calls[i]);
 	channel_owes(s->replies, UINT32_MAX, true, &work); /* which is never too much */

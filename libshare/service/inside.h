@@ -55,6 +55,7 @@ struct share_pending {
 	uint32_t call; /* this and what follows under the lock */
 	bool waiting;  /* for an answer */
 	bool told;     /* it has ended, and was not asked for since, or could not be had then */
+	bool late;     /* the same, as the work runs that it comes after: it is told soon */
 	bool canceled; /* by another thread, while one asks for the answer */
 	int error;     /* 0: there is an answer */
 	share_message answer;
@@ -126,8 +127,10 @@ void service_came_back(void *service);
 void call_stop_waiting_locked(share_pending *p);
 /* With the lock held: it is asked for, or nobody will. */
 void call_untell_locked(share_pending *p);
-/* It has ended, and could not be had yet: nobody says when it can. */
-void call_tell_again(share_pending *p);
+/* It has ended, and could not be had now; @late: as work runs still, and nobody says when it is
+ * done.
+ */
+void call_tell_again(share_pending *p, bool late);
 /* Until @p is not waiting any more (0), or the time is over (SHARE_ETIMEDOUT). @p NULL: takes what
  * has come, and waits for nothing. */
 int call_wait(share_service *s, share_pending *p, int64_t deadline);
