@@ -349,18 +349,17 @@ int share_reply_with(share_message *request, const share_outgoing *answer, void 
  *
  * - of a worker: share_next_request(), until it answers SHARE_EAGAIN
  * - of a caller: share_call_finish(), as a call was answered, or has failed because all workers
- * that had it have died, until it answers SHARE_EAGAIN (time limit 0) or the call is over, so that
- * it is never readable without a call; and share_call_start(), if
- * that has answered SHARE_EAGAIN to a time limit of 0, for want of room or because there were
- * SHARE_CALLS_MAX, until it does so again, or has started a call
+ *   that had it have died, until it answers SHARE_EAGAIN (time limit 0) or the call is over, so
+ *   that it is never readable without a call; and share_call_start(), if that has answered
+ *   SHARE_EAGAIN to a time limit of 0, for want of room or because there were SHARE_CALLS_MAX,
+ *   until it does so again, or has started a call
  *
  * It tells every millisecond of an answer that cannot be had yet, as the worker's work on its
  * memory still runs, and of a call that was refused, as work runs that you have acknowledged
  * answers behind. An event loop receives those on a share_host_stream, which waits by itself.
  *
  * So when it is readable, ask for each call that you wait for, start those that were refused, and
- * poll then.
- * One thread at a time polls. Do not read, write or close it.
+ * poll then. One thread at a time polls. Do not read, write or close it.
  *
  * @param s  the service
  * @return The descriptor, which belongs to the service; or a negative error.
