@@ -132,6 +132,7 @@ static void receives_on_a_held_stream(struct child *self, void *data)
 	(void)data;
 	gpu_use();
 	s = gpu_stream();
+	child_point(self, "connected"); /* until the pool is there */
 	options.pool = "legacy";
 	check_ok(share_channel_open(c, "channel", SHARE_CONSUMER, &options, &ch));
 	child_point(self, "open");
@@ -180,6 +181,8 @@ Test(gpu_channel_to_host, memory_whose_maker_dies_while_its_user_is_waited_for_i
 	s = gpu_stream();
 	channel.pool = "legacy";
 	check_ok(share_channel_open(gpu_client, "channel", SHARE_PRODUCER, &channel, &p));
+	child_wait(child, "connected");
+	child_go(child);
 	child_wait(child, "open");
 	check_ok(share_alloc(pool, GPU_BLOCK, s, &b));
 	check_ok(share_send(p, b, NULL, 0, s));
