@@ -59,6 +59,16 @@ static void send_some(struct child *self, void *data)
 	share_disconnect(c);
 }
 
+/* Sends so many, closes the channel and is gone. */
+static void send_and_leave(int n)
+{
+	struct child *child = child_start(send_some, &n);
+
+	child_wait(child, "sent");
+	child_go(child);
+	child_finish(child);
+}
+
 /* Receives so many, acknowledges none, and is killed at "received". */
 static void receive_some(struct child *self, void *data)
 {
@@ -93,12 +103,9 @@ static void expect_marked(share_channel *c, int value, uint32_t deliveries)
 
 Test(channel_orphan, what_nobody_has_received_stays_for_who_comes_after_the_producer_has_closed)
 {
-	struct child *child = child_start(send_some, &(int){3});
 	share_channel *c;
 
-	child_wait(child, "sent");
-	child_go(child);
-	child_finish(child);
+	send_and_leave(3);
 	c = open_queue(client, SHARE_CONSUMER);
 	for (int i = 0; i < 3; i++)
 		expect_marked(c, i, 1);
@@ -197,16 +204,13 @@ Test(channel_orphan, who_comes_after_the_producer_and_gets_nothing_hears_of_the_
 	share_disconnect(other);
 }
 
-/* Nobody has received them, and who knows of them has not come to the end of its work. */
+/* Nobody has received them, so the consumer that was told of them is not at the end of its work. */
 Test(channel_orphan, a_broker_that_is_lost_with_messages_that_wait_is_no_end)
 {
-	struct child *producer = child_start(send_some, &(int){2});
 	share_message m = SHARE_MESSAGE_INIT;
 	share_channel *c;
 
-	child_wait(producer, "sent");
-	child_go(producer);
-	child_finish(producer);
+	send_and_leave(2);
 	c = open_queue(client, SHARE_CONSUMER);
 	broker_kill();
 	for (int i = 0; i < 2; i++)
@@ -262,13 +266,10 @@ Test(channel_orphan, messages_without_memory_stay_as_well)
 /* Those that wait, and those that somebody has. */
 Test(channel_orphan, the_next_broker_has_them_as_the_last_one_had)
 {
-	struct child *child = child_start(send_some, &(int){3});
 	share_message m = SHARE_MESSAGE_INIT;
 	share_channel *c;
 
-	child_wait(child, "sent");
-	child_go(child);
-	child_finish(child);
+	send_and_leave(3);
 	c = open_queue(client, SHARE_CONSUMER);
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
 	check_eq(*(unsigned char *)share_ptr(m.buffer), 0);
