@@ -27,7 +27,8 @@ static int sync_in_time_unlocking(struct receiver *receiver)
 }
 
 /* Who holds something is told of the end nevertheless: it may wait for that to give it back. Once
- * the broker is lost nothing comes, and what it has said to wait is not received by anybody. */
+ * the broker is lost no message can come; but those that it said to wait were received by nobody,
+ * so there is no end to tell. */
 static bool orphans_may_come(const struct receiver *receiver)
 {
 	if (!channel_has_copies(&receiver->ch->shape, receiver->ch->layout) || receiver->stale ||
@@ -61,7 +62,7 @@ bool receiver_wants_orphan(const struct receiver *receiver)
 }
 
 /* The last producer has gone, and this was not said yet; or 1: messages that it or others have left
- * may yet come to who has none. Those that wait are no end when the broker that has them is lost.
+ * may yet come to who has none. If the broker is lost while such messages wait, that is an error.
  */
 static int end_of_producers(struct receiver *receiver)
 {
