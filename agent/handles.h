@@ -2,7 +2,6 @@
 #ifndef AGENT_HANDLES_H
 #define AGENT_HANDLES_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* Numbers by which the broker names objects of the agent in later requests. A handle is never 0,

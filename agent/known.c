@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-#include <share/error.h>
-
 #include "agent/agent.h"
 
 static int destroy_unknown(struct handles *h, bool events, struct failure *failure)

@@ -2,8 +2,6 @@
 
 #include "base/beat.h"
 
-#include <stddef.h>
-
 static atomic_uint *counted_at;
 
 void beat_at(atomic_uint *place)

@@ -3,7 +3,6 @@
 #define BASE_BEAT_H
 
 #include <stdatomic.h>
-#include <stdint.h>
 
 /*
  * A number that grows as long as this process gets on with its work, in memory that another process

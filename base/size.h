@@ -2,8 +2,6 @@
 #ifndef BASE_SIZE_H
 #define BASE_SIZE_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define KIB (UINT64_C(1) << 10)

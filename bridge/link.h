@@ -3,7 +3,6 @@
 #define BRIDGE_LINK_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 

@@ -2,7 +2,6 @@
 #ifndef TOOLS_VALUE_H
 #define TOOLS_VALUE_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 

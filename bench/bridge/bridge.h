@@ -2,8 +2,6 @@
 #ifndef BENCH_BRIDGE_BRIDGE_H
 #define BENCH_BRIDGE_BRIDGE_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* What bridges are measured against: UCX's own ucx_perftest, and TCP with nothing around it. */

@@ -20,7 +20,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/system/descriptor.h"
 #include "bench/bench.h"
 #include "bench/load/flood.h"
 #include "pages/timeline.h"

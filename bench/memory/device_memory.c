@@ -13,7 +13,6 @@
  */
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "bench/bench.h"

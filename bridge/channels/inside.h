@@ -2,11 +2,9 @@
 #ifndef BRIDGE_CHANNELS_INSIDE_H
 #define BRIDGE_CHANNELS_INSIDE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include <event2/event.h>
 #include <jansson.h>
 #include <share/channel.h>
 

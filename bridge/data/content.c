@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/bridge.h"
 #include "bridge/data/inside.h"
 #include "bridge/data/memory.h"
 #include "bridge/link.h"

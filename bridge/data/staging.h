@@ -2,7 +2,6 @@
 #ifndef BRIDGE_DATA_STAGING_H
 #define BRIDGE_DATA_STAGING_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct bridge;

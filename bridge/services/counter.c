@@ -2,7 +2,6 @@
 
 /* The counter: it calls the service that is here for callers over there. */
 
-#include "bridge/bridge.h"
 #include "bridge/services/inside.h"
 
 void counter_act(struct errand *e)

@@ -10,7 +10,6 @@
 #include "base/table.h"
 #include "broker/accounts/account.h"
 #include "broker/journal/generations.h"
-#include "broker/order/fence.h"
 #include "broker/suballocator/block.h"
 
 struct allocation;

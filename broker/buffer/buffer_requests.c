@@ -5,7 +5,6 @@
  * comes: whoever reads it looks whether it is JSON, as the library does.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include <share/share.h>
@@ -15,7 +14,6 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
-#include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"

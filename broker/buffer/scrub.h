@@ -3,11 +3,11 @@
 #define BROKER_BUFFER_SCRUB_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 struct broker;
 struct buffer;
 struct client;
+struct failure;
 struct request;
 
 /*

@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/system/descriptor.h"
 #include "broker/channel/channel_object.h"

@@ -14,7 +14,6 @@
 #include "broker/channel/records.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
-#include "broker/order/records.h"
 #include "pages/timeline.h"
 
 /* Whether the owner's streams can have such a fence. One that they cannot have is reached. */

@@ -30,7 +30,6 @@
 #include "base/system/descriptor.h"
 #include "broker/accounts/turns.h"
 #include "broker/broker.h"
-#include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"

@@ -19,7 +19,6 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
-#include "wire/wire.h"
 
 void record_client(struct record *r, struct client **c)
 {

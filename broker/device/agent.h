@@ -2,7 +2,6 @@
 #ifndef BROKER_DEVICE_AGENT_H
 #define BROKER_DEVICE_AGENT_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>

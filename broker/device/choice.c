@@ -14,7 +14,6 @@
 #include "broker/broker.h"
 #include "broker/device/choice.h"
 #include "broker/device/device.h"
-#include "wire/wire.h"
 
 static const struct memory_kind *kind_named(const char *name)
 {

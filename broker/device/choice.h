@@ -2,7 +2,6 @@
 #ifndef BROKER_DEVICE_CHOICE_H
 #define BROKER_DEVICE_CHOICE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "memory/kind.h"

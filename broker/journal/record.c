@@ -5,7 +5,6 @@
 #include "broker/journal/record.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "broker/journal/inside.h"
 

@@ -2,8 +2,6 @@
 
 #include "broker/keeper/blame.h"
 
-#include <stddef.h>
-
 #include "broker/log/log.h"
 #include "wire/wire.h"
 

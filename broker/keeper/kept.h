@@ -2,7 +2,6 @@
 #ifndef BROKER_KEEPER_KEPT_H
 #define BROKER_KEEPER_KEPT_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>

@@ -23,7 +23,6 @@
 #include "base/system/descriptor.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/client.h"
 #include "broker/config/machine.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"

@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <event2/event.h>
 

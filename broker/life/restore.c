@@ -8,7 +8,6 @@
 
 #include "broker/life/restore.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>

@@ -4,7 +4,6 @@
 
 #include <share/channel.h>
 
-#include "broker/broker.h"
 #include "broker/channel/claim.h"
 #include "broker/channel/progress.h"
 #include "broker/channel/records.h"

@@ -8,9 +8,7 @@
 #include <jansson.h>
 #include <share/channel.h>
 
-#include "broker/broker.h"
 #include "broker/channel/progress.h"
-#include "broker/client/client.h"
 #include "broker/membership/inside.h"
 #include "broker/membership/membership.h"
 #include "broker/memory/pool.h"

@@ -2,7 +2,6 @@
 
 /* The records of blocks that are in use, or that work still runs on. */
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 

@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "broker/accounts/account.h"
 #include "broker/order/fence.h"
 #include "broker/suballocator/suballocator.h"
 

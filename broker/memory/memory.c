@@ -6,10 +6,8 @@
 
 #include "broker/broker.h"
 #include "broker/log/log.h"
-#include "broker/memory/pool.h"
 #include "broker/memory/prefault.h"
 #include "broker/memory/segment.h"
-#include "broker/suballocator/suballocator.h"
 
 void memory_init(struct broker *b)
 {

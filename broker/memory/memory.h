@@ -2,7 +2,6 @@
 #ifndef BROKER_MEMORY_MEMORY_H
 #define BROKER_MEMORY_MEMORY_H
 
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 

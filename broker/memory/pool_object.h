@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "broker/memory/pool.h"
-#include "broker/rights/access.h"
 #include "broker/rights/right.h"
 
 /* A pool as an object: how it is found, what it is called, what it may have, and who may do what

@@ -3,7 +3,6 @@
 #define BROKER_MEMORY_POOL_USER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 

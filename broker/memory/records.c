@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include <share/share.h>
-
 #include "base/slab.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"

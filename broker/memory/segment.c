@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <share/share.h>
@@ -28,7 +27,6 @@
 #include "broker/memory/segment.h"
 #include "broker/memory/segment_cost.h"
 #include "broker/socket/closer.h"
-#include "memory/host_pages.h"
 #include "wire/messages.h"
 
 static const char *const state_names[] = {

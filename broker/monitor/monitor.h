@@ -3,7 +3,6 @@
 #define BROKER_MONITOR_MONITOR_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>

@@ -10,7 +10,6 @@
  * the user may still use the pool is looked at when somebody comes for the buffer.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -15,7 +15,6 @@
 #include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/inside.h"
-#include "broker/names/names.h"
 #include "broker/order/fence.h"
 #include "broker/order/order.h"
 #include "broker/reply/request.h"

@@ -25,7 +25,6 @@
 #include "broker/pools/inside.h"
 #include "broker/pools/pools.h"
 #include "broker/socket/closer.h"
-#include "wire/messages.h"
 
 /* Takes @cost and all of @memory over on success. 0 or -ENOMEM. */
 static int add(struct broker *b, struct pool *p, const struct memory_segment *memory,

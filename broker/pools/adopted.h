@@ -2,7 +2,6 @@
 #ifndef BROKER_POOLS_ADOPTED_H
 #define BROKER_POOLS_ADOPTED_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Pools of kind adopted. Their segments are memory that clients had before, with one buffer in

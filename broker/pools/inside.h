@@ -9,7 +9,6 @@
 
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
-#include "broker/pools/pools.h"
 
 /*
  * How the files of this room know each other; other rooms only see the other headers. From below to

@@ -3,7 +3,6 @@
 /* The records of pools, and what a pool is part of as long as it is there. */
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <event2/event.h>

@@ -3,7 +3,6 @@
 #define BROKER_POOLS_POOLS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 

@@ -43,7 +43,6 @@
 #include "broker/pools/inside.h"
 #include "broker/pools/pools.h"
 #include "broker/pools/reuse.h"
-#include "wire/wire.h"
 
 /* To look at a block costs more the more fences it has: so many cost as much as one more block. */
 #define FENCES_A_LOOK 16

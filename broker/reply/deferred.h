@@ -4,7 +4,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "broker/accounts/account.h"
 #include "broker/client/clients.h"

@@ -2,7 +2,6 @@
 #ifndef BROKER_SUBALLOCATOR_SUBALLOCATOR_H
 #define BROKER_SUBALLOCATOR_SUBALLOCATOR_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "broker/suballocator/block.h"

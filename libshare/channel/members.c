@@ -8,10 +8,8 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "libshare/channel/inside.h"
 #include "libshare/program/error.h"

@@ -2,7 +2,6 @@
 #ifndef LIBSHARE_CHANNEL_MESSAGE_H
 #define LIBSHARE_CHANNEL_MESSAGE_H
 
-#include <stdbool.h>
 #include <string.h>
 
 #include <share/channel.h>

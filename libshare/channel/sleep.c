@@ -8,15 +8,11 @@
  */
 
 #include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/system/descriptor.h"
 #include "libshare/channel/inside.h"
 

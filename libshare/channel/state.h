@@ -7,7 +7,6 @@
 
 #include "libshare/buffer/buffer.h"
 #include "libshare/channel/channel.h"
-#include "libshare/channel/message.h"
 #include "libshare/client/rpc.h"
 #include "libshare/order/order.h"
 #include "libshare/program/struct.h"

@@ -5,13 +5,11 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <sys/types.h>
 
 #include <share/share.h>
 
 #include "libshare/client/wait.h"
 #include "libshare/handle/hazard.h"
-#include "libshare/program/error.h"
 #include "pages/timeline.h"
 
 /*

@@ -9,7 +9,6 @@
  */
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <time.h>
 

@@ -18,8 +18,6 @@
  * to wait for enqueues nothing, so it is not refused.
  */
 
-#include <stdlib.h>
-
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/order/inside.h"

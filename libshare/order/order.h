@@ -4,7 +4,6 @@
 
 #include "libshare/client/client.h"
 #include "memory/import.h"
-#include "memory/mark.h"
 
 struct client_room;
 struct peer_page;

@@ -6,7 +6,6 @@
  */
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #include "libshare/client/rpc.h"

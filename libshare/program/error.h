@@ -2,8 +2,6 @@
 #ifndef LIBSHARE_PROGRAM_ERROR_H
 #define LIBSHARE_PROGRAM_ERROR_H
 
-#include <stddef.h>
-
 /* Each sets the calling thread's detail and returns the error to return. */
 
 int fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));

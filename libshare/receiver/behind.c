@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "libshare/program/error.h"
 #include "libshare/receiver/inside.h"
 #include "libshare/sender/sender.h"
 

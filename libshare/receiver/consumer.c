@@ -6,8 +6,6 @@
  * time limit, want of memory) leaves the message in a stash, from which the next call takes it.
  */
 
-#include <errno.h>
-
 #include <share/private/core.h>
 
 #include "base/clock.h"

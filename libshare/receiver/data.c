@@ -7,11 +7,9 @@
  * place says the same.
  */
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/program/error.h"
 #include "libshare/receiver/data.h"
 
 static bool make_room_for_buffers(const struct receiver *receiver, struct channel_data *d)

@@ -7,9 +7,6 @@
  * ordinary handle of it.
  */
 
-#include <errno.h>
-#include <stdlib.h>
-
 #include "libshare/buffer/grant.h"
 #include "libshare/buffer/uses.h"
 #include "libshare/order/order.h"

@@ -14,7 +14,6 @@
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
-#include "libshare/program/error.h"
 #include "libshare/sender/inside.h"
 
 #define ASK_AGAIN_MS 100

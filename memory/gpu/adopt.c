@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <share/error.h>
 

@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <share/error.h>
-
 #include "base/failure.h"
 #include "memory/cuda/device_open.h"
 #include "memory/device.h"
