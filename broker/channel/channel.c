@@ -158,5 +158,5 @@ void channel_changed(struct channel *ch, uint32_t role)
 
 void channels_work_soon(struct broker *b)
 {
-	broker_set_timer(b, b->channels->work, &(const struct timeval){0, 0});
+	broker_set_timer(b, b->channels->work, 0);
 }

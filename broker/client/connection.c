@@ -101,12 +101,10 @@ bool connection_may_send_fds(struct connection *c, size_t n, size_t most, size_t
  * but be there all the same. */
 void connection_wait_until_received(struct connection *c)
 {
-	const struct timeval delay = {0, RETRY_LAST_MS * 1000};
-
 	if (connection_look_whether_received(c))
 		connection_let_go(c);
 	else
-		broker_set_timer(c->broker, c->retry, &delay);
+		broker_set_timer(c->broker, c->retry, RETRY_LAST_MS);
 }
 
 void connections_look_whether_received(struct broker *b, const struct account *a)

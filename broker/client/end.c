@@ -37,11 +37,9 @@
 #define STUCK_COST  4
 #define CLIENT_COST 128 /* its page to poison, others' pages to update */
 
-#define LATE_MS 1000 /* no broker that runs is that late to see a limit pass */
-
-static const struct timeval at_once = {0, 0};
-static const struct timeval later = {0, 50 * 1000};
-static const struct timeval dying = {1, 0};
+#define STUCK_MS 50 /* until what found no memory is tried again */
+#define DYING_MS 1000
+#define LATE_MS  1000 /* no broker that runs is that late to see a limit pass */
 
 void client_set_state(struct client *c, enum client_state state)
 {
@@ -125,13 +123,13 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 	}
 	/* a timer and not an active event, so that the loop looks at its sockets first */
 	if (!TAILQ_EMPTY(&b->clients->ending))
-		broker_set_timer(b, b->clients->reaper, gets_on ? &at_once : &later);
+		broker_set_timer(b, b->clients->reaper, gets_on ? 0 : STUCK_MS);
 }
 
 void client_end_again(struct client *c)
 {
 	TAILQ_INSERT_TAIL(&c->broker->clients->ending, c, end.link);
-	broker_set_timer(c->broker, c->broker->clients->reaper, &at_once);
+	broker_set_timer(c->broker, c->broker->clients->reaper, 0);
 }
 
 /* Begins to end the client, as nobody can touch its memory any more. */
@@ -172,7 +170,7 @@ static void outlive_connection(struct client *c)
 	int budget = clients_turn(c->broker->clients, TURN);
 
 	if (!take_steps(c, rooms->at_hang_up, &budget)) {
-		broker_set_timer(c->broker, c->end.timer, &at_once);
+		broker_set_timer(c->broker, c->end.timer, 0);
 		return;
 	}
 	if (!rooms->may_use_memory(c) || MUTATION(drop_leases_at_hang_up)) {
@@ -186,7 +184,7 @@ static void outlive_connection(struct client *c)
 	client_set_state(c, CLIENT_QUARANTINED);
 	c->broker->counters.quarantined++;
 	rooms->leave(c);
-	broker_set_timer(c->broker, c->end.timer, &dying);
+	broker_set_timer(c->broker, c->end.timer, DYING_MS);
 }
 
 /* A dying process hangs up before it is dead, and long before if a driver has to take its work down
@@ -200,7 +198,7 @@ static void tell_of_quarantine(struct client *c)
 
 	fd_close(stat);
 	if (exits) {
-		broker_set_timer(c->broker, c->end.timer, &dying);
+		broker_set_timer(c->broker, c->end.timer, DYING_MS);
 		return;
 	}
 	c->broker->counters.cut_off += c->holds.memberships;

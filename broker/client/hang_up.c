@@ -32,7 +32,7 @@ void client_close_connection(struct client *c)
 
 void client_outlive_connection_soon(struct client *c)
 {
-	broker_set_timer(c->broker, c->end.timer, &(const struct timeval){0, 0});
+	broker_set_timer(c->broker, c->end.timer, 0);
 }
 
 void client_hang_up(struct client *c, int error, const char *why)

@@ -163,10 +163,8 @@ void listener_name_self(int socket)
 
 static void back_off(struct listener *l)
 {
-	struct timeval delay = {0, BACK_OFF_MS * 1000};
-
 	turn_await(&l->turn, 0);
-	broker_set_timer(l->broker, l->back_off, &delay);
+	broker_set_timer(l->broker, l->back_off, BACK_OFF_MS);
 }
 
 void listener_resume(struct listener *l)

@@ -58,10 +58,9 @@ static const char *name_of(const struct agent *a)
 
 static void set_timer(struct agent *a, uint64_t at_ms)
 {
-	uint64_t now = clock_ms(), left = at_ms > now ? at_ms - now : 0;
-	struct timeval delay = {(time_t)(left / 1000), (suseconds_t)(left % 1000 * 1000)};
+	uint64_t now = clock_ms();
 
-	broker_set_timer(a->broker, a->timer, &delay);
+	broker_set_timer(a->broker, a->timer, at_ms > now ? at_ms - now : 0);
 }
 
 /* Sets the timer for the next thing that time brings: a start, or the first deadline. */

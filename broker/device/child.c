@@ -24,7 +24,7 @@
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 
-static const struct timeval soon = {0, 20000};
+#define SOON_MS 20
 
 static void forget(struct child *c)
 {
@@ -88,7 +88,7 @@ static void watch(struct child *c)
 	event_assign(c->end, c->broker->base, c->pidfd, EV_READ, on_end, c);
 	c->is_watched = event_add(c->end, NULL) == 0;
 	if (!c->is_watched)
-		broker_set_timer(c->broker, c->broker->catch_up, &soon);
+		broker_set_timer(c->broker, c->broker->catch_up, SOON_MS);
 	LIST_INSERT_HEAD(&c->broker->devices->children, c, link);
 }
 

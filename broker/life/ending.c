@@ -84,12 +84,10 @@ static void end_now(struct ending *e)
 
 static void look(struct ending *e)
 {
-	const struct timeval soon = {0, LOOK_MS * 1000};
-
 	if (clock_ms() >= e->broker->life->drains_until_ms || count_waited_for(e->broker) == 0)
 		end_now(e);
 	else
-		broker_set_timer(e->broker, e->look, &soon);
+		broker_set_timer(e->broker, e->look, LOOK_MS);
 }
 
 static void on_look(evutil_socket_t fd, short what, void *data)

@@ -15,11 +15,13 @@
 static const struct timeval never = {365 * 24 * 3600, 0};
 static const struct timeval soon = {0, 20000};
 
-void broker_set_timer(struct broker *b, struct event *timer, const struct timeval *delay)
+void broker_set_timer(struct broker *b, struct event *timer, uint64_t ms)
 {
-	if (event_add(timer, delay) < 0)
+	const struct timeval delay = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
+
+	if (event_add(timer, &delay) < 0)
 		event_add(b->catch_up, &soon);
-	if (b->clients && !evutil_timerisset(delay))
+	if (b->clients && ms == 0)
 		turns_leave_work(&b->clients->turns);
 }
 
@@ -38,11 +40,9 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 static void on_alive(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
-	unsigned ms = kept_look_ms();
-	const struct timeval delay = {ms / 1000, (suseconds_t)(ms % 1000) * 1000};
 
 	(void)fd, (void)what;
-	broker_set_timer(b, b->life->alive, &delay);
+	broker_set_timer(b, b->life->alive, kept_look_ms());
 }
 
 bool broker_is_ending(const struct broker *b)

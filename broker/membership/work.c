@@ -21,11 +21,7 @@
 #define CLOSING_LOOKS 512 /* tickets of one producer that are looked at before the next one's */
 #define LEAST_LOOKS   64  /* tickets of one claim that are looked at in any case */
 #define LOOK_AGAIN_MS 50
-
-static const struct timeval at_once = {0, 0};
-static const struct timeval later = {0, LOOK_AGAIN_MS * 1000};
-/* how often it is looked whether anybody comes for what waits */
-static const struct timeval seldom = {1, 0};
+#define SELDOM_MS     1000 /* how often it is looked whether anybody comes for what waits */
 
 /* Takes over from producers in turn, so that nobody waits for all that another one leaves behind.
  * Those for which there is no memory come last, each once. True if there is more to do, and
@@ -109,11 +105,11 @@ static void on_work(evutil_socket_t fd, short what, void *data)
 	orphans_leave(b, &budget);
 	orphans_look(b, &budget);
 	if (at_work || b->channels->n_steps != before)
-		broker_set_timer(b, b->channels->work, &at_once);
+		broker_set_timer(b, b->channels->work, 0);
 	else if (!TAILQ_EMPTY(&b->channels->closing) || !TAILQ_EMPTY(&b->channels->claims))
-		broker_set_timer(b, b->channels->work, &later);
+		broker_set_timer(b, b->channels->work, LOOK_AGAIN_MS);
 	else if (b->channels->n_orphans > 0)
-		broker_set_timer(b, b->channels->work, &seldom);
+		broker_set_timer(b, b->channels->work, SELDOM_MS);
 }
 
 int channels_start(struct broker *b)

@@ -35,6 +35,7 @@
 #include "broker/memory/segment.h"
 #include "memory/host_pages.h"
 
+#define SOON_MS    20
 #define LOOK_BYTES (UINT64_C(16) << 20) /* how much the thread makes before it looks again */
 
 struct filling {
@@ -62,8 +63,6 @@ struct prefault {
 	pthread_t thread;
 	struct event *timer; /* it is set while there is something to do */
 };
-
-static const struct timeval at_once = {0, 0}, soon = {0, 20000};
 
 /* ------------------------------------------------------------------------------------------- */
 /* The thread                                                                                  */
@@ -214,7 +213,7 @@ static void on_prefault_timer(evutil_socket_t fd, short what, void *data)
 	if (!p->has_thread)
 		p->has_thread = thread_start(&p->thread, fill_all, p) == 0;
 	if (look_at_work(p))
-		broker_set_timer(p->broker, p->timer, &soon);
+		broker_set_timer(p->broker, p->timer, SOON_MS);
 }
 
 int prefault_new(struct broker *b, struct prefault **out)
@@ -276,7 +275,6 @@ void prefault_start(struct broker *b, struct segment *s, uint64_t size)
 		log_warning_of(s->pool->owner,
 			       "pool '%s': there is no memory to make its pages ahead",
 			       s->pool->name);
-		free(f);
 		return;
 	}
 	f->segment = s;
@@ -288,7 +286,7 @@ void prefault_start(struct broker *b, struct segment *s, uint64_t size)
 	TAILQ_INSERT_TAIL(&p->waiting, f, link);
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
-	broker_set_timer(b, p->timer, p->has_thread ? &soon : &at_once);
+	broker_set_timer(b, p->timer, p->has_thread ? SOON_MS : 0);
 }
 
 void prefault_stop(struct broker *b, struct segment *s)

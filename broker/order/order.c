@@ -74,9 +74,7 @@ enum page_owner order_page_owner(const struct order *o, uint64_t page)
 
 /* How often we look how far the GPUs of clients have got: what was done before a process died stays
  * done. */
-#define GPU_LOOK_MICROSECONDS 200000
-
-static const struct timeval gpu_look = {0, GPU_LOOK_MICROSECONDS};
+#define GPU_LOOK_MS 200
 
 static void on_gpu_watch(evutil_socket_t fd, short what, void *data)
 {
@@ -91,13 +89,13 @@ static void on_gpu_watch(evutil_socket_t fd, short what, void *data)
 			again |= timelines_look(c->order->timelines);
 	}
 	if (again)
-		broker_set_timer(b, b->order->gpu_watch, &gpu_look);
+		broker_set_timer(b, b->order->gpu_watch, GPU_LOOK_MS);
 }
 
 void order_watch_gpus(struct broker *b)
 {
 	if (!event_pending(b->order->gpu_watch, EV_TIMEOUT, NULL))
-		broker_set_timer(b, b->order->gpu_watch, &gpu_look);
+		broker_set_timer(b, b->order->gpu_watch, GPU_LOOK_MS);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -311,21 +311,15 @@ void pool_on_timer(evutil_socket_t fd, short what, void *data)
 	pool_end_if_unused(b, p);
 }
 
-static void set_timer(struct broker *b, struct pool_waiting *waiting, uint64_t at_most_ms)
+void pool_wait(struct pool *p, uint64_t at_most_ms)
 {
-	struct timeval delay = {(time_t)(at_most_ms / 1000),
-				(suseconds_t)(at_most_ms % 1000 * 1000)};
+	struct pool_waiting *waiting = &p->waiting;
 	uint64_t at_ms = clock_ms() + at_most_ms;
 
 	if (!event_pending(waiting->timer, EV_TIMEOUT, NULL) || at_ms < waiting->at_ms) {
-		broker_set_timer(b, waiting->timer, &delay);
+		broker_set_timer(p->broker, waiting->timer, at_most_ms);
 		waiting->at_ms = at_ms;
 	}
-}
-
-void pool_wait(struct pool *p, uint64_t at_most_ms)
-{
-	set_timer(p->broker, &p->waiting, at_most_ms);
 	if (p->gated.n > 0)
 		memory_look_soon(p->broker);
 }

@@ -170,19 +170,17 @@ bool reuse_makes_room(const struct pool *p, const struct allocation *a, struct f
 void memory_look_again(struct broker *b)
 {
 	struct memory *m = b->memory;
-	struct timeval delay = {0, (suseconds_t)m->look_delay_ms * 1000};
 
 	if (!event_pending(m->look_again, EV_TIMEOUT, NULL))
-		broker_set_timer(b, m->look_again, &delay);
+		broker_set_timer(b, m->look_again, m->look_delay_ms);
 }
 
 void memory_look_soon(struct broker *b)
 {
 	struct memory *m = b->memory;
-	struct timeval delay = {0, LOOK_AGAIN_MS * 1000};
 
 	if (m->look_delay_ms > LOOK_AGAIN_MS || !event_pending(m->look_again, EV_TIMEOUT, NULL)) {
 		m->look_delay_ms = LOOK_AGAIN_MS;
-		broker_set_timer(b, m->look_again, &delay);
+		broker_set_timer(b, m->look_again, LOOK_AGAIN_MS);
 	}
 }

@@ -242,11 +242,9 @@ static bool wake_some(struct broker *b, struct deferred_list *list, const struct
 
 static void wake_rest_later(struct broker *b)
 {
-	static const struct timeval at_once = {0, 0};
-
 	/* a timer and not an active event, so that the loop looks at its sockets first */
 	if (!TAILQ_EMPTY(&b->clients->woken))
-		broker_set_timer(b, b->clients->waker, &at_once);
+		broker_set_timer(b, b->clients->waker, 0);
 }
 
 void request_go_on_later(struct request *r)

@@ -47,6 +47,7 @@
 #include "broker/socket/closer.h"
 
 #define THREADS_MAX      4
+#define AGAIN_MS         20
 #define TICK_NANOSECONDS 100000
 #define TICK_SIGNAL      SIGALRM
 
@@ -77,8 +78,6 @@ struct closer {
 	struct broker *broker;
 	struct event *again; /* tries to start a thread again after that has failed */
 };
-
-static const struct timeval soon = {0, 20000};
 
 /* The closer of a broker that has ended, and that threads still use. Nobody reads this: it shows
  * leak checkers that the memory is not lost. */
@@ -215,7 +214,7 @@ static void look_for_threads(struct closer *c)
 	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 	if (again)
-		broker_set_timer(c->broker, c->again, &soon);
+		broker_set_timer(c->broker, c->again, AGAIN_MS);
 }
 
 static void on_again(evutil_socket_t fd, short what, void *data)
