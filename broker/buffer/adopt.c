@@ -28,26 +28,22 @@
 /* Finds the pool, if memory may come into it in this way; NULL when answered. */
 static struct pool *find_pool(struct request *r)
 {
-	struct open_pool *open = client_find_pool(r->client, r->m->adopt.pool);
-	struct failure failure;
+	struct open_pool *open = request_open_pool(r, r->m->adopt.pool);
 	struct pool *p = open ? open->pool : NULL;
 
-	if (!p) {
-		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
-	} else if (p->destroyed) {
+	if (!p)
+		return NULL;
+	if (p->destroyed) {
 		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
 	} else if (!pool_is_adopted(p)) {
 		request_fail(r, SHARE_ENOTSUP,
 			     "pool '%s' is of kind %s, and memory that is there already goes only "
 			     "into pools of kind adopted",
 			     p->name, pool_kind_name(p));
-	} else if (!pool_may(p, r->client, RIGHT_WRITE)) {
-		pool_refuse(p, r->client, RIGHT_WRITE, &failure);
-		request_fail_with(r, &failure);
-	} else if (client_asks_pool(open, false) < 0) {
+	} else if (request_pool_right(r, p, RIGHT_WRITE)) {
+		if (client_asks_pool(open, false) == 0)
+			return p;
 		request_fail_memory(r);
-	} else {
-		return p;
 	}
 	return NULL;
 }

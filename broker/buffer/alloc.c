@@ -345,13 +345,11 @@ static void give_with_more(struct request *r, struct buffer *buffer, uint64_t al
 static bool is_acceptable(struct request *r, struct pool *p)
 {
 	const struct wire_alloc *m = &r->m->alloc;
-	struct failure failure;
 
 	if (p->destroyed) {
 		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
-	} else if (!pool_may(p, r->client, RIGHT_WRITE)) {
-		pool_refuse(p, r->client, RIGHT_WRITE, &failure);
-		request_fail_with(r, &failure);
+	} else if (!request_pool_right(r, p, RIGHT_WRITE)) {
+		return false;
 	} else if (m->size == 0) {
 		request_fail(r, SHARE_EINVAL, "a buffer has at least one byte");
 	} else if (pool_is_adopted(p)) {
@@ -395,17 +393,15 @@ static void give_allocated(struct request *r, struct pool *p, struct buffer *buf
 void handle_alloc(struct request *r)
 {
 	const struct wire_alloc *m = &r->m->alloc;
-	struct open_pool *open = client_find_pool(r->client, m->pool);
+	struct open_pool *open = request_open_pool(r, m->pool);
 	struct failure failure;
 	struct allocation a = {.account = r->client->account, .size = m->size};
 	struct buffer *buffer;
 	struct pool *p;
 	int why;
 
-	if (!open) {
-		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
+	if (!open)
 		return;
-	}
 	p = open->pool;
 	if (!is_acceptable(r, p))
 		return;

@@ -5,6 +5,7 @@
  * comes: whoever reads it looks whether it is JSON, as the library does.
  */
 
+#include <inttypes.h>
 #include <string.h>
 
 #include <share/share.h>
@@ -31,6 +32,15 @@ struct lease *request_lease(struct request *r, uint64_t id)
 		    "by share_retain(), when it acknowledges the message",
 		    (unsigned long long)id);
 	return lease;
+}
+
+bool request_set_size(struct request *r, const struct lease *lease, uint64_t size)
+{
+	if (buffer_set_size(lease->buffer, size, lease->mode == SHARE_RDWR))
+		return true;
+	request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " byte%s", size,
+		     text_plural(size));
+	return false;
 }
 
 void handle_release(struct request *r)

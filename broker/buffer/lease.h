@@ -68,6 +68,8 @@ int64_t client_oldest_lease_ms(const struct client *c);
 /* For requests about buffers: finds the client's lease, as a client cannot name what it does not
  * hold. NULL when answered. */
 struct lease *request_lease(struct request *r, uint64_t buffer);
+/* Sets how many bytes of its buffer are used. False when answered: it has no room for so many. */
+bool request_set_size(struct request *r, const struct lease *lease, uint64_t size);
 /* Answers a client that has a lease or a loan. */
 void request_tell_metadata(struct request *r, const struct buffer *buffer);
 /* Gives a buffer to the client that allocated it, now that its memory is fit for use. The reference

@@ -28,7 +28,8 @@
 
 #define LOOKED_AT 32 /* so many connections are looked at in one go */
 
-void connection_let_go(struct connection *c)
+/* Frees a connection whose peer has received all that it was sent. */
+static void let_go(struct connection *c)
 {
 	if (c->retry)
 		event_free(c->retry);
@@ -46,7 +47,9 @@ void connection_let_go(struct connection *c)
 /* ------------------------------------------------------------------------------------------- */
 /* Descriptors in flight                                                                       */
 
-void connection_received_all(struct connection *c)
+/* Stops counting the descriptors in flight, as the peer has received them all, or as the broker
+ * ends. */
+static void received_all(struct connection *c)
 {
 	if (c->fds_in_flight == 0)
 		return;
@@ -61,7 +64,7 @@ bool connection_look_whether_received(struct connection *c)
 
 	if (ioctl(c->socket, SIOCOUTQ, &unread) < 0 || unread > 0)
 		return false;
-	connection_received_all(c);
+	received_all(c);
 	return true;
 }
 
@@ -73,7 +76,7 @@ static void look_around(struct broker *b)
 	for (int i = 0; i < LOOKED_AT && (c = TAILQ_FIRST(&b->clients->in_flight)); i++) {
 		if (connection_look_whether_received(c)) {
 			if (!c->client)
-				connection_let_go(c);
+				let_go(c);
 			continue;
 		}
 		TAILQ_REMOVE(&b->clients->in_flight, c, in_flight);
@@ -102,7 +105,7 @@ bool connection_may_send_fds(struct connection *c, size_t n, size_t most, size_t
 void connection_wait_until_received(struct connection *c)
 {
 	if (connection_look_whether_received(c))
-		connection_let_go(c);
+		let_go(c);
 	else
 		broker_set_timer(c->broker, c->retry, RETRY_LAST_MS);
 }
@@ -118,7 +121,7 @@ void connections_look_whether_received(struct broker *b, const struct account *a
 			continue;
 		looks--;
 		if (connection_look_whether_received(c))
-			connection_let_go(c);
+			let_go(c);
 	}
 }
 
@@ -138,8 +141,8 @@ void connections_end(struct broker *b)
 	struct connection *c;
 
 	while ((c = TAILQ_FIRST(&b->clients->in_flight))) {
-		connection_received_all(c);
-		connection_let_go(c);
+		received_all(c);
+		let_go(c);
 	}
 }
 
@@ -181,8 +184,8 @@ void connection_free(struct connection *c)
 	turn_end(&c->turn);
 	connection_drop_queue(c);
 	if (c->fds_in_flight == 0 || c->broker->has_ended) {
-		connection_received_all(c);
-		connection_let_go(c);
+		received_all(c);
+		let_go(c);
 		return;
 	}
 	event_del(c->retry);

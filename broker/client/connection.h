@@ -3,14 +3,12 @@
 #define BROKER_CLIENT_CONNECTION_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 struct account;
 struct broker;
 struct client;
 struct closing;
 struct connection;
-struct wire_message;
 
 /*
  * A client's socket on the loop: packets in, packets out. While something waits to go out nothing
@@ -24,16 +22,6 @@ int connection_new(struct client *client, struct closing *closing, struct connec
  * counting until it has; so does the connection, which keeps its socket until then. */
 void connection_free(struct connection *c);
 
-/* Copies the message, to go out when it counts (connections_flush()). Its descriptors are
- * duplicated only if it cannot go out then. 0 or negative errno. */
-int connection_send(struct connection *c, const struct wire_message *m, const int *fds,
-		    size_t n_fds);
-
-/* The same, but only if the message can go out now and leaves room for answers; else -EAGAIN, and
- * nothing has happened. */
-int connection_offer(struct connection *c, const struct wire_message *m, const int *fds,
-		     size_t n_fds);
-
 /* Looks at connections that have ended before their peers had received all descriptors: when
  * some timer could not be set, and at the end of the broker. */
 void connections_catch_up(struct broker *b);
@@ -46,8 +34,6 @@ void connections_look_whether_received(struct broker *b, const struct account *a
 /* Sends what was said on all connections since the last time, as it counts from now on. */
 void connections_flush(struct broker *b);
 bool connections_wait_for_flush(const struct broker *b);
-
-bool connection_is_idle(const struct connection *c);
 
 /* Handles what has arrived and not been read yet, as the process is dead and will send no more. */
 void connection_drain(struct connection *c);

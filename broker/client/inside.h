@@ -72,11 +72,6 @@ struct connection {
 };
 
 /* connection.c */
-/* Frees a connection whose peer has received all that it was sent. */
-void connection_let_go(struct connection *c);
-/* Stops counting the descriptors in flight, as the peer has received them all, or as the broker
- * ends. */
-void connection_received_all(struct connection *c);
 /* Frees a connection that has ended, as soon as the peer has received all that it was sent. */
 void connection_wait_until_received(struct connection *c);
 /* Whether the peer has received all descriptors; then they are counted no more. */

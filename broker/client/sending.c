@@ -86,8 +86,9 @@ static int wait_to_send(struct connection *c, bool wait_for_fds)
 	return event_add(c->retry, &delay) < 0 ? -ENOMEM : 0;
 }
 
-int connection_send(struct connection *c, const struct wire_message *m, const int *fds,
-		    size_t n_fds)
+/* Copies the message, to go out when it counts (connections_flush()). Its descriptors are
+ * duplicated only if it cannot go out then. 0 or negative errno. */
+static int say(struct connection *c, const struct wire_message *m, const int *fds, size_t n_fds)
 {
 	unsigned char *packet = c->client->broker->scratch;
 	size_t size = wire_encode(m, packet, WIRE_PACKET_MAX);
@@ -115,8 +116,9 @@ static bool has_room(const struct connection *c, size_t size)
 	return size < (size_t)room;
 }
 
-int connection_offer(struct connection *c, const struct wire_message *m, const int *fds,
-		     size_t n_fds)
+/* The same, but only if the message can go out now and leaves room for answers; else -EAGAIN, and
+ * nothing has happened. */
+static int offer(struct connection *c, const struct wire_message *m, const int *fds, size_t n_fds)
 {
 	unsigned char *packet = c->client->broker->scratch;
 	size_t size = wire_encode(m, packet, WIRE_PACKET_MAX);
@@ -128,11 +130,6 @@ int connection_offer(struct connection *c, const struct wire_message *m, const i
 				     c->client->broker->clients->max_fds_ahead, 2))
 		return -EAGAIN;
 	return connection_enqueue(c, packet, size, fds, n_fds);
-}
-
-bool connection_is_idle(const struct connection *c)
-{
-	return !c->waits;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -249,7 +246,7 @@ void client_send(struct client *c, const struct wire_message *m, const int *fds,
 
 	if (!c->connection || c->end.drained)
 		return;
-	r = connection_send(c->connection, m, fds, n_fds);
+	r = say(c->connection, m, fds, n_fds);
 	if (m->serial)
 		count_answer(c, m->serial);
 	if (m->serial && !TAILQ_EMPTY(&c->requests.unanswered))
@@ -264,7 +261,7 @@ bool client_offer(struct client *c, const struct wire_message *m, const int *fds
 
 	if (!c->connection || c->end.drained)
 		return false;
-	r = connection_offer(c->connection, m, fds, n_fds);
+	r = offer(c->connection, m, fds, n_fds);
 	if (r < 0 && r != -EAGAIN)
 		client_lose(c, r);
 	return r == 0;
@@ -272,5 +269,5 @@ bool client_offer(struct client *c, const struct wire_message *m, const int *fds
 
 bool client_keeps_up(const struct client *c)
 {
-	return c->connection && connection_is_idle(c->connection);
+	return c->connection && !c->connection->waits;
 }

@@ -102,6 +102,16 @@ int generations_make_slots(struct generations *g, struct journal *j, struct slab
 	return r;
 }
 
+void generations_free_slots(struct slab *slab)
+{
+	for (uint32_t i = 0; i < slab_end(slab); i++) {
+		const uint32_t *prefix = slab_at(slab, i);
+
+		if (prefix && prefix[1] == 0)
+			slab_free_index(slab, i);
+	}
+}
+
 void generations_deinit(struct generations *g)
 {
 	free(g->parts);

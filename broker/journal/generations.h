@@ -29,6 +29,8 @@ void generation_note(struct generations *g, struct journal *j, uint32_t index, u
  * their first four bytes. The caller frees those that it has no object for. 0, -ENOMEM, or
  * -EBADMSG: the generations make no sense. */
 int generations_make_slots(struct generations *g, struct journal *j, struct slab *slab);
+/* Frees those slots whose next four bytes say that no object is there: they are 0. */
+void generations_free_slots(struct slab *slab);
 void generations_deinit(struct generations *g);
 
 #endif

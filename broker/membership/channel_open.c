@@ -15,11 +15,9 @@
 #include "broker/broker.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
-#include "broker/device/device.h"
 #include "broker/membership/inside.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
-#include "broker/memory/pool_user.h"
 #include "broker/pools/pools.h"
 #include "broker/reply/deferred.h"
 #include "broker/reply/request.h"
@@ -201,15 +199,9 @@ static bool check_pool(struct request *r, struct pool *p)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
 	bool writes = m->role == SHARE_PRODUCER || m->flags & SHARE_CHANNEL_WRITABLE;
-	enum access_right needed = writes ? RIGHT_WRITE : RIGHT_READ;
-	struct failure failure;
-	int e;
 
-	if (!pool_may(p, r->client, needed)) {
-		pool_refuse(p, r->client, needed, &failure);
-		request_fail_with(r, &failure);
+	if (!request_pool_right(r, p, writes ? RIGHT_WRITE : RIGHT_READ))
 		return false;
-	}
 	if (p->destroyed) {
 		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
 		return false;
@@ -222,12 +214,7 @@ static bool check_pool(struct request *r, struct pool *p)
 			     p->name);
 		return false;
 	}
-	e = pool_resolve(r->broker, p, &failure);
-	if (e == POOL_LATER)
-		request_defer(r, &r->broker->devices->waits);
-	else if (e != 0)
-		request_fail(r, e, "pool '%s': %s", p->name, failure.text);
-	return e == 0;
+	return request_resolve_pool(r, p);
 }
 
 static void fail_member(struct request *r, const struct channel *ch, int error)

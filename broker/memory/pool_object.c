@@ -19,6 +19,7 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
+#include "broker/reply/request.h"
 
 uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 {
@@ -120,6 +121,17 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
 	    "user %u may %s%s pool '%s': that takes an entry {\"user\": %u, \"mode\": %s} in the "
 	    "pool's \"access\", %s",
 	    uid, reads ? "" : "not ", what, p->name, uid, mode, who);
+}
+
+bool request_pool_right(struct request *r, const struct pool *p, enum access_right right)
+{
+	struct failure failure;
+
+	if (pool_may(p, r->client, right))
+		return true;
+	pool_refuse(p, r->client, right, &failure);
+	request_fail_with(r, &failure);
+	return false;
 }
 
 void pool_tell(const struct pool *p, const char *action)

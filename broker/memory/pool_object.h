@@ -14,6 +14,7 @@
 
 struct client;
 struct failure;
+struct request;
 
 struct pool *pool_find(struct broker *b, const void *name, size_t size);
 /* Whether it was asked for a kind of the host's memory, which takes no device to choose. */
@@ -29,6 +30,8 @@ bool pool_may(const struct pool *p, const struct client *client, enum access_rig
 /* Returns SHARE_EACCES; @failure says what would give the client the right that it lacks. */
 int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
 		struct failure *failure);
+/* Whether the client of a request has that right. If not, the request is answered. */
+bool request_pool_right(struct request *r, const struct pool *p, enum access_right right);
 
 /* Tells those who have asked for it what happens to the pool (broker/monitor). */
 void pool_tell(const struct pool *p, const char *action);

@@ -97,7 +97,6 @@ static int take_cost(struct broker *b, struct segment *s)
 
 	if (adopted && !payer)
 		return -EBADMSG;
-	s->closing[0] = s->closing[1] = NULL;
 	if (segment_cost_take(s->pool, adopted ? payer : NULL, adopted ? &s->memory : NULL,
 			      &s->cost, &failure) != 0)
 		r = -EDQUOT;
@@ -119,9 +118,6 @@ static int segment_attach(struct broker *b, void *object)
 	*s = *read;
 	free(read);
 	s->in_use = 1;
-	s->filling = NULL;
-	s->prefaulted = 0;
-	s->has_holes = false;
 	segment_count_of_agent(s, 1);
 	e = take_cost(b, s);
 	if (e < 0)

@@ -168,10 +168,6 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 	s->pool = pool;
 	s->incarnation = pool->choice.device ? agent_incarnation(pool->choice.device->agent) : 0;
 	s->state = SEGMENT_ACTIVE;
-	s->closing[0] = s->closing[1] = NULL;
-	s->filling = NULL;
-	s->prefaulted = 0;
-	s->has_holes = false;
 	segment_count_of_agent(s, 1);
 	generation_note(&b->memory->generations, b->journal, index, s->generation);
 	s->cost = *cost;

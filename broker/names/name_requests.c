@@ -2,8 +2,6 @@
 
 /* Requests about names. */
 
-#include <inttypes.h>
-
 #include <share/share.h>
 
 #include "base/text.h"
@@ -57,16 +55,9 @@ void handle_publish(struct request *r)
 	if (!lease)
 		return;
 	/* the right to read may have been taken away since the client got the buffer */
-	if (!pool_may(buffer_pool(lease->buffer), r->client, RIGHT_READ)) {
-		pool_refuse(buffer_pool(lease->buffer), r->client, RIGHT_READ, &failure);
-		request_fail_with(r, &failure);
+	if (!request_pool_right(r, buffer_pool(lease->buffer), RIGHT_READ) ||
+	    !request_set_size(r, lease, m->size))
 		return;
-	}
-	if (!buffer_set_size(lease->buffer, m->size, lease->mode == SHARE_RDWR)) {
-		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " byte%s",
-			     m->size, text_plural(m->size));
-		return;
-	}
 	/* nobody gives what he does not have */
 	p.mode &= lease->mode;
 	p.buffer = lease->buffer;

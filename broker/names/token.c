@@ -347,11 +347,6 @@ int tokens_restore(struct broker *b)
 
 	if (r == 0)
 		r = objects_restore(b->journal, &token_kind, b);
-	for (uint32_t i = 0; i < slab_end(&names->token_slab); i++) {
-		const struct token *t = slab_at(&names->token_slab, i);
-
-		if (t && !t->live)
-			slab_free_index(&names->token_slab, i);
-	}
+	generations_free_slots(&names->token_slab);
 	return r;
 }

@@ -2,11 +2,8 @@
 
 /* Requests about tokens. */
 
-#include <inttypes.h>
-
 #include <share/share.h>
 
-#include "base/text.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
 #include "broker/buffer/lease.h"
@@ -54,12 +51,8 @@ void handle_export(struct request *r)
 		request_fail(r, SHARE_EACCES, "this client holds the buffer read-only");
 		return;
 	}
-	if (!buffer_set_size(lease->buffer, m->size, lease->mode == SHARE_RDWR)) {
-		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " byte%s",
-			     m->size, text_plural(m->size));
-		return;
-	}
-	if (!request_fence(r, m->timeline, m->value, &fence))
+	if (!request_set_size(r, lease, m->size) ||
+	    !request_fence(r, m->timeline, m->value, &fence))
 		return;
 	terms = (struct token_terms){
 	    .buffer = lease->buffer,

@@ -46,7 +46,7 @@ void pool_on_timer(evutil_socket_t fd, short what, void *data);
 bool segment_retired(struct broker *b, struct segment *s, struct client *client);
 /* Gives up what the client's process has adopted that goes with it, if that hears of it by no other
  * connection. */
-void segment_give_up(struct broker *b, struct segment *s, const struct client *client);
+void segment_give_up(struct broker *b, struct segment *s, struct client *client);
 /* Notes that the client is gone, and has the segment no more; and gives it up. */
 void segment_forget_client(struct broker *b, struct segment *s, struct client *client);
 

@@ -27,10 +27,11 @@
 #include "broker/pools/inside.h"
 #include "broker/pools/open_pools.h"
 #include "broker/pools/pools.h"
+#include "broker/reply/request.h"
 
 #define POOL_COST 64 /* it may take a look at gated blocks, and retire segments */
 
-struct open_pool *client_find_pool(const struct client *c, uint64_t id)
+static struct open_pool *find_pool(const struct client *c, uint64_t id)
 {
 	struct open_pool *open;
 
@@ -38,6 +39,15 @@ struct open_pool *client_find_pool(const struct client *c, uint64_t id)
 		if (open->pool->id == id)
 			return open;
 	return NULL;
+}
+
+struct open_pool *request_open_pool(struct request *r, uint64_t id)
+{
+	struct open_pool *open = find_pool(r->client, id);
+
+	if (!open)
+		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
+	return open;
 }
 
 static void attach(struct open_pool *open)
@@ -64,7 +74,7 @@ static int open_pool_attach(struct broker *b, void *object)
 	struct client *c = open->client;
 
 	(void)b;
-	if (!c || open->count == 0 || client_find_pool(c, open->pool->id))
+	if (!c || open->count == 0 || find_pool(c, open->pool->id))
 		return -EBADMSG;
 	attach(open);
 	return open->asks && pool_user_comes(open->pool, c->account) < 0 ? -ENOMEM : 0;
@@ -91,7 +101,7 @@ int open_pools_restore(struct broker *b)
 
 int client_open_pool(struct client *c, struct pool *pool)
 {
-	struct open_pool *open = client_find_pool(c, pool->id);
+	struct open_pool *open = find_pool(c, pool->id);
 
 	if (!open) {
 		if (!account_may_add(c->account, LIMIT_MEMORY, PRICE_OPEN_POOL) &&
@@ -145,7 +155,7 @@ bool clients_share_a_pool(const struct client *c, const struct client *other)
 	const struct open_pool *open;
 
 	LIST_FOREACH (open, &c->memory->pools, link)
-		if (client_find_pool(other, open->pool->id))
+		if (find_pool(other, open->pool->id))
 			return true;
 	return false;
 }
@@ -163,35 +173,27 @@ bool client_close_pools(struct client *c, int *budget)
 	return true;
 }
 
-/* The segment of that index; NULL: the client has nothing of it. */
-static struct segment *had_segment(const struct client *c, uint32_t i)
+/* Does something with each segment that the client has anything of. */
+static void for_each_had(struct client *c,
+			 void (*act)(struct broker *b, struct segment *s, struct client *c))
 {
-	const struct possession *has = client_possession(c, i);
+	for (uint32_t i = 0; i < client_possessions_end(c); i++) {
+		const struct possession *has = client_possession(c, i);
 
-	return has && has->what ? slab_at(&c->broker->memory->segments, i) : NULL;
+		if (has && has->what)
+			act(c->broker, slab_at(&c->broker->memory->segments, i), c);
+	}
 }
 
 void client_give_up(struct client *c)
 {
-	struct segment *s;
-
-	for (uint32_t i = 0; i < client_possessions_end(c); i++) {
-		s = had_segment(c, i);
-		if (s)
-			segment_give_up(c->broker, s, c);
-	}
+	for_each_had(c, segment_give_up);
 }
 
 bool client_forget(struct client *c, int *budget)
 {
-	struct segment *s;
-
 	(void)budget;
-	for (uint32_t i = 0; i < client_possessions_end(c); i++) {
-		s = had_segment(c, i);
-		if (s)
-			segment_forget_client(c->broker, s, c);
-	}
+	for_each_had(c, segment_forget_client);
 	client_forget_page(c);
 	return true;
 }

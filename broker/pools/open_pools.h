@@ -9,6 +9,7 @@
 struct broker;
 struct client;
 struct pool;
+struct request;
 
 /* A pool that a client has open, perhaps several times. */
 struct open_pool {
@@ -22,7 +23,8 @@ struct open_pool {
 };
 
 void open_pool_note(struct open_pool *open);
-struct open_pool *client_find_pool(const struct client *c, uint64_t id);
+/* The pool of that number, for a request about it. NULL when answered: the client has none open. */
+struct open_pool *request_open_pool(struct request *r, uint64_t id);
 bool clients_share_a_pool(const struct client *c, const struct client *other);
 /* Opens the pool once more. 0, -ENOMEM; or -EDQUOT: its user cannot pay for that (LIMIT_MEMORY). */
 int client_open_pool(struct client *c, struct pool *pool);

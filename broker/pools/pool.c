@@ -35,25 +35,20 @@ static int check_pages(const struct choice *choice, const struct memory_host_pag
 	return choice->kind->id == MEMORY_HOST ? memory_host_check(pages, failure) : 0;
 }
 
-static void take_pages(struct pool *p)
-{
-	size_t size = strlen(p->choice.reason);
-
-	if (p->choice.kind->id != MEMORY_HOST)
-		return;
-	p->sizes.granularity = memory_host_granularity(&p->pages);
-	memory_host_describe(&p->pages, p->choice.reason + size, sizeof(p->choice.reason) - size);
-}
-
 static void take_choice(struct pool *p, const struct choice *choice)
 {
 	const struct device *d = choice->device;
+	size_t size = strlen(choice->reason);
 
 	p->choice = *choice;
 	p->sizes.granularity = choice->kind->granularity;
 	if (d && d->granularity > p->sizes.granularity)
 		p->sizes.granularity = d->granularity;
-	take_pages(p);
+	if (choice->kind->id == MEMORY_HOST) {
+		p->sizes.granularity = memory_host_granularity(&p->pages);
+		memory_host_describe(&p->pages, p->choice.reason + size,
+				     sizeof(p->choice.reason) - size);
+	}
 	p->sizes.segment_size = pool_chosen_segment_size(p, p->sizes.segment_size);
 	p->sizes.limit = pool_chosen_limit(p, p->sizes.limit);
 }
@@ -274,16 +269,13 @@ bool pool_alloc_beside(struct pool *p, struct allocation *a, const struct block 
 {
 	if (pool_pay(p, a, true) != 0)
 		return false;
-	if (pool_carve(p, a) != 0)
-		goto none;
-	if (a->block->region != beside->region) {
+	if (pool_carve(p, a) == 0) {
+		if (a->block->region == beside->region) {
+			pool_count_block(p, a->block);
+			return true;
+		}
 		suballocator_free(&p->suballocator, a->block);
-		goto none;
 	}
-	pool_count_block(p, a->block);
-	return true;
-
-none:
 	pool_charge_return(p, &a->charge);
 	return false;
 }

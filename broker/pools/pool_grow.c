@@ -99,14 +99,12 @@ static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint
 	m.agent_segment_create.size = size;
 	if (p->flags & SHARE_POOL_SAME_ADDRESS) {
 		m.agent_segment_create.address = segment_find_address(b, size);
-		if (!m.agent_segment_create.address) {
+		if (!m.agent_segment_create.address)
 			return failure_set(failure, SHARE_ENOMEM,
 					   "no addresses are left for pool '%s'", p->name);
-		}
 	}
-	if (agent_ask(p->choice.device->agent, &m, on_segment, p) < 0) {
+	if (agent_ask(p->choice.device->agent, &m, on_segment, p) < 0)
 		return failure_no_memory(failure, "the broker");
-	}
 	p->growth.is_under_way = true;
 	p->growth.size = size;
 	p->growth.least = least;
@@ -215,6 +213,14 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* How many bytes the next segment may have. */
+static uint64_t room_for_segment(const struct pool *p)
+{
+	uint64_t room = pool_room(p);
+
+	return room - room % p->sizes.granularity;
+}
+
 uint64_t pool_largest_free(const struct pool *p)
 {
 	uint64_t largest = 0, left;
@@ -225,8 +231,7 @@ uint64_t pool_largest_free(const struct pool *p)
 		largest = suballocator_largest_free(&p->suballocator);
 	if (p->reuse == SHARE_REUSE_GATE && gated_largest(&p->gated) > largest)
 		largest = gated_largest(&p->gated);
-	left = pool_room(p);
-	left -= left % p->sizes.granularity;
+	left = room_for_segment(p);
 	if (p->choice.kind->segment_max && left > p->choice.kind->segment_max)
 		left = p->choice.kind->segment_max;
 	return largest > left ? largest : left;
@@ -253,13 +258,12 @@ int pool_fail_full(const struct pool *p, uint64_t size, struct failure *failure)
  * because they are what was made before. */
 static int make_one_ahead(struct broker *b, struct pool *p, struct failure *failure)
 {
-	uint64_t room = pool_room(p), size = p->sizes.segment_size;
+	uint64_t room = room_for_segment(p), size = p->sizes.segment_size;
 	struct segment_cost cost;
 	int r = segment_cost_take(p, NULL, NULL, &cost, failure);
 
 	if (r != 0)
 		return r;
-	room -= room % p->sizes.granularity;
 	r = grow_host(b, p, size < room ? size : room, &cost, failure);
 	segment_cost_return(b, &cost);
 	return r;
@@ -272,8 +276,7 @@ void pool_make_ahead(struct broker *b, struct pool *p)
 
 	if (!p->choice.kind || p->choice.kind->id != MEMORY_HOST)
 		return;
-	while (r == 0 && p->extent.reserved < p->sizes.prefault &&
-	       pool_room(p) >= p->sizes.granularity) {
+	while (r == 0 && p->extent.reserved < p->sizes.prefault && room_for_segment(p) > 0) {
 		beat();
 		r = make_one_ahead(b, p, &why);
 	}
@@ -320,10 +323,9 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, struct failure *f
 
 	if (p->growth.is_under_way)
 		return POOL_LATER;
-	if (pool_room(p) < least)
+	if (room_for_segment(p) < least)
 		pool_shrink(b, p, 0);
-	room = pool_room(p);
-	room -= room % p->sizes.granularity;
+	room = room_for_segment(p);
 	if (room < least) {
 		pool_fail_full(p, size, failure);
 		/* The request can wait if there is enough with what others have yet to unmap, or an

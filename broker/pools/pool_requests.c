@@ -59,21 +59,16 @@ static void reply_pool(struct request *r, struct pool *p)
 	request_reply(r, &m, NULL, 0);
 }
 
-/* Opens a pool that is there for this user, if it is like what the request asks for, which @check
- * finds out. */
-static void open_existing(struct request *r, struct pool *p,
-			  bool (*check)(struct request *r, struct pool *p))
+bool request_resolve_pool(struct request *r, struct pool *p)
 {
 	struct failure failure;
-	int e;
+	int e = pool_resolve(r->broker, p, &failure);
 
-	e = pool_resolve(r->broker, p, &failure);
 	if (e == POOL_LATER)
 		request_defer(r, &r->broker->devices->waits);
 	else if (e != 0)
 		request_fail(r, e, "pool '%s': %s", p->name, failure.text);
-	else if (!check || check(r, p))
-		reply_pool(r, p);
+	return e == 0;
 }
 
 struct pool *request_pool(struct request *r, const struct wire_bytes *name)
@@ -99,12 +94,20 @@ void handle_pool_open(struct request *r)
 	if (!request_name(r, name))
 		return;
 	p = request_pool(r, name);
-	if (p)
-		open_existing(r, p, NULL);
+	if (p && request_resolve_pool(r, p))
+		reply_pool(r, p);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* What is there has to be what is asked for, as far as anything is */
+
+/* Answers that an option is not what there is. Returns false. */
+static bool is_unlike(struct request *r, const struct pool *p, const char *option, const char *is,
+		      const char *wanted)
+{
+	request_fail_unlike(r, option, "pool", p->name, is, wanted);
+	return false;
+}
 
 static bool check_text(struct request *r, const struct pool *p, const char *option, const char *is,
 		       const struct wire_bytes *wanted)
@@ -115,9 +118,8 @@ static bool check_text(struct request *r, const struct pool *p, const char *opti
 	    (strlen(is) == wanted->size && !memcmp(is, wanted->data, wanted->size)))
 		return true;
 	snprintf(text, sizeof(text), "%.*s", (int)wanted->size, (const char *)wanted->data);
-	request_fail_unlike(r, option, "pool", p->name, *is ? is : "none",
-			    text_printable(text, shown, sizeof(shown)));
-	return false;
+	return is_unlike(r, p, option, *is ? is : "none",
+			 text_printable(text, shown, sizeof(shown)));
 }
 
 static bool check_size(struct request *r, const struct pool *p, const char *option, uint64_t is,
@@ -125,11 +127,18 @@ static bool check_size(struct request *r, const struct pool *p, const char *opti
 {
 	char is_text[SIZE_EXACT_MAX], wanted_text[SIZE_EXACT_MAX];
 
-	if (chosen == is)
-		return true;
-	request_fail_unlike(r, option, "pool", p->name, size_tell(is, is_text),
-			    size_tell(wanted, wanted_text));
-	return false;
+	return chosen == is ||
+	       is_unlike(r, p, option, size_tell(is, is_text), size_tell(wanted, wanted_text));
+}
+
+/* Answers with what a parser found wrong. True: nothing. */
+static bool is_parsed(struct request *r, int e, const char *error)
+{
+	if (e == -ENOMEM)
+		request_fail_memory(r);
+	else if (e != 0)
+		request_fail(r, SHARE_EINVAL, "%s", error);
+	return e == 0;
 }
 
 static bool check_access(struct request *r, const struct pool *p)
@@ -138,23 +147,15 @@ static bool check_access(struct request *r, const struct pool *p)
 	struct access_list wanted = {0};
 	char one[300], other[300];
 	bool same;
-	int e;
 
 	if (!text->size)
 		return true;
-	e = access_parse_text(text->data, text->size, &wanted, one, sizeof(one));
-	if (e != 0) {
-		if (e == -ENOMEM)
-			request_fail_memory(r);
-		else
-			request_fail(r, SHARE_EINVAL, "%s", one);
+	if (!is_parsed(r, access_parse_text(text->data, text->size, &wanted, one, sizeof(one)),
+		       one))
 		return false;
-	}
-	same = access_list_equal(&p->access, &wanted);
-	if (!same)
-		request_fail_unlike(r, "access", "pool", p->name,
-				    access_format(&p->access, one, sizeof(one)),
-				    access_format(&wanted, other, sizeof(other)));
+	same = access_list_equal(&p->access, &wanted) ||
+	       is_unlike(r, p, "access", access_format(&p->access, one, sizeof(one)),
+			 access_format(&wanted, other, sizeof(other)));
 	access_list_deinit(&wanted);
 	return same;
 }
@@ -169,17 +170,12 @@ static bool check_same_pages(struct request *r, const struct pool *p)
 			     m->huge_pages);
 		return false;
 	}
-	if (m->huge_pages != SHARE_HUGE_PAGES_SYSTEM && m->huge_pages != p->pages.huge_pages) {
-		request_fail_unlike(r, "huge_pages", "pool", p->name,
-				    pool_huge_pages_name(p->pages.huge_pages),
-				    pool_huge_pages_name(m->huge_pages));
-		return false;
-	}
-	if (m->numa == SHARE_NUMA_ANY || m->numa == p->pages.numa)
-		return true;
-	request_fail_unlike(r, "numa", "pool", p->name, pool_numa_name(p->pages.numa, is),
-			    pool_numa_name(m->numa, wanted));
-	return false;
+	if (m->huge_pages != SHARE_HUGE_PAGES_SYSTEM && m->huge_pages != p->pages.huge_pages)
+		return is_unlike(r, p, "huge_pages", pool_huge_pages_name(p->pages.huge_pages),
+				 pool_huge_pages_name(m->huge_pages));
+	return m->numa == SHARE_NUMA_ANY || m->numa == p->pages.numa ||
+	       is_unlike(r, p, "numa", pool_numa_name(p->pages.numa, is),
+			 pool_numa_name(m->numa, wanted));
 }
 
 static bool check_same(struct request *r, struct pool *p)
@@ -190,21 +186,17 @@ static bool check_same(struct request *r, struct pool *p)
 	const char *device = pool_device_name(p);
 	uint64_t keep = m->release_threshold == SHARE_KEEP_NONE ? 0 : m->release_threshold;
 
-	if (lacks) {
-		request_fail_unlike(r,
-				    lacks & SHARE_POOL_PERSISTENT ? "persistent" : "same_address",
-				    "pool", p->name, "false", "true");
-		return false;
-	}
+	if (lacks)
+		return is_unlike(r, p,
+				 lacks & SHARE_POOL_PERSISTENT ? "persistent" : "same_address",
+				 "false", "true");
 	if (m->reuse > SHARE_REUSE_SCRUB) {
 		request_fail(r, SHARE_EINVAL, "reuse: %u is not an enum share_reuse", m->reuse);
 		return false;
 	}
-	if (m->reuse != SHARE_REUSE_GATE && m->reuse != p->reuse) {
-		request_fail_unlike(r, "reuse", "pool", p->name, pool_reuse_name(p->reuse),
-				    pool_reuse_name(m->reuse));
-		return false;
-	}
+	if (m->reuse != SHARE_REUSE_GATE && m->reuse != p->reuse)
+		return is_unlike(r, p, "reuse", pool_reuse_name(p->reuse),
+				 pool_reuse_name(m->reuse));
 	return (any || check_text(r, p, "kind", p->choice.kind->name, &m->kind)) &&
 	       check_text(r, p, "device", device ? device : "", &m->device) &&
 	       (!m->limit || check_size(r, p, "limit", p->sizes.limit, m->limit,
@@ -263,11 +255,7 @@ static bool parse_options(struct request *r, struct pool_config *config, char *k
 	if (e == 0 && m->access.size)
 		e = access_parse_text(m->access.data, m->access.size, &config->access, error,
 				      sizeof(error));
-	if (e == -ENOMEM)
-		request_fail_memory(r);
-	else if (e != 0)
-		request_fail(r, SHARE_EINVAL, "%s", error);
-	return e == 0;
+	return is_parsed(r, e, error);
 }
 
 /* Whether a user may have so much more made ahead. Memory that is made ahead is nobody's, and the
@@ -310,26 +298,21 @@ static void create(struct request *r, struct pool_config *config)
 	e = choose(b, config->kind, config->device,
 		   config->same_address ? SHARE_POOL_SAME_ADDRESS : 0, config->limit, &choice,
 		   &failure);
-	if (e == CHOICE_LATER) {
-		request_defer(r, &b->devices->waits);
-		return;
-	}
-	if (e != 0) {
-		request_fail_with(r, &failure);
-		return;
-	}
 	/* what was checked had yet to be rounded to what the kind takes */
 	if (r->m->pool_create.limit == UINT64_MAX)
 		config->limit = UINT64_MAX;
-	e = pool_new(b, config, &choice, r->client->peer.uid, account,
-		     r->m->pool_create.flags & SHARE_POOL_PERSISTENT, &p, &failure);
-	if (e != 0) {
+	if (e == 0)
+		e = pool_new(b, config, &choice, r->client->peer.uid, account,
+			     r->m->pool_create.flags & SHARE_POOL_PERSISTENT, &p, &failure);
+	if (e == CHOICE_LATER) {
+		request_defer(r, &b->devices->waits);
+	} else if (e != 0) {
 		request_fail_with(r, &failure);
-		return;
+	} else {
+		pool_note(p);
+		pool_make_ahead(b, p);
+		reply_pool(r, p);
 	}
-	pool_note(p);
-	pool_make_ahead(b, p);
-	reply_pool(r, p);
 }
 
 void handle_pool_create(struct request *r)
@@ -349,7 +332,8 @@ void handle_pool_create(struct request *r)
 	p = pool_find(r->broker, m->name.data, m->name.size);
 	seen = p && pool_may(p, r->client, RIGHT_READ);
 	if (seen && m->flags & SHARE_POOL_OPEN_OR_CREATE) {
-		open_existing(r, p, check_same);
+		if (request_resolve_pool(r, p) && check_same(r, p))
+			reply_pool(r, p);
 		return;
 	}
 	/* a user who may not create pools is not told whether there is one that is not for this
@@ -383,12 +367,10 @@ void handle_pool_create(struct request *r)
 
 void handle_pool_close(struct request *r)
 {
-	struct open_pool *open = client_find_pool(r->client, r->m->pool_close.pool);
+	struct open_pool *open = request_open_pool(r, r->m->pool_close.pool);
 
-	if (!open) {
-		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
+	if (!open)
 		return;
-	}
 	client_close_pool(open);
 	request_done(r);
 }
@@ -396,18 +378,16 @@ void handle_pool_close(struct request *r)
 void handle_pool_destroy(struct request *r)
 {
 	const struct wire_bytes *name = &r->m->pool_destroy.name;
-	struct failure failure;
 	struct pool *p;
 
 	if (!request_name(r, name))
 		return;
 	p = pool_find(r->broker, name->data, name->size);
+	/* who may not even read in it is not told that it is there */
 	if (!p || !pool_may(p, r->client, RIGHT_MANAGE)) {
-		if (!request_pool(r, name))
+		p = request_pool(r, name);
+		if (!p || !request_pool_right(r, p, RIGHT_MANAGE))
 			return;
-		pool_refuse(p, r->client, RIGHT_MANAGE, &failure);
-		request_fail_with(r, &failure);
-		return;
 	}
 	log_info_of(r->client->peer.uid, "pool '%s' is destroyed, as uid %u asked for it", p->name,
 		    (unsigned)r->client->peer.uid);

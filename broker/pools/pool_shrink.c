@@ -79,25 +79,30 @@ static void destroy_if_unused(struct broker *b, struct segment *s)
 	segment_free(b, s);
 }
 
-static void segment_retire(struct broker *b, struct segment *s)
+static void retire(struct broker *b, struct pool *p, struct segment *s)
 {
 	int r = 0;
 
-	log_debug("segment %llx of pool '%s': %s -> %s", (unsigned long long)segment_id(s),
-		  s->pool->name, segment_state_name(s->state),
-		  segment_state_name(SEGMENT_RETIRING));
+	if (!s->region.held)
+		suballocator_hold_region(&p->suballocator, &s->region);
+	if (kind_of_segment(s)->on_device)
+		p->extent.retiring += s->memory.recipe.size;
+	else
+		p->extent.reserved -= s->memory.recipe.size;
+	log_debug("segment %llx of pool '%s': %s -> %s", (unsigned long long)segment_id(s), p->name,
+		  segment_state_name(s->state), segment_state_name(SEGMENT_RETIRING));
 	s->state = SEGMENT_RETIRING;
 	/* The memory and the descriptors go at once, so clients that take their time to unmap keep
 	 * neither. What clients map of a device's memory is theirs until they let go; and so is all
 	 * that they map when the broker ends. */
 	prefault_stop(b, s);
-	if (s->pool->choice.kind->id == MEMORY_HOST && !b->has_ended)
+	if (p->choice.kind->id == MEMORY_HOST && !b->has_ended)
 		r = memory_host_discard(&s->memory);
 	segment_close_descriptors(s);
 	segment_return_descriptors(b, &s->cost);
 	if (r < 0)
-		log_warning("cannot give the memory of a segment of pool '%s' back: %s",
-			    s->pool->name, strerror(-r));
+		log_warning("cannot give the memory of a segment of pool '%s' back: %s", p->name,
+			    strerror(-r));
 	for (uint32_t i = 0; s->importers > 0 && i < b->clients->n_slots; i++) {
 		struct client *c = b->clients->by_slot[i];
 		struct possession *has = c ? client_possession(c, s->index) : NULL;
@@ -119,31 +124,19 @@ static void segment_retire(struct broker *b, struct segment *s)
 	destroy_if_unused(b, s);
 }
 
-static void retire(struct broker *b, struct pool *p, struct segment *s)
-{
-	if (!s->region.held)
-		suballocator_hold_region(&p->suballocator, &s->region);
-	if (kind_of_segment(s)->on_device)
-		p->extent.retiring += s->memory.recipe.size;
-	else
-		p->extent.reserved -= s->memory.recipe.size;
-	segment_retire(b, s);
-}
-
 void pool_shrink(struct broker *b, struct pool *p, uint64_t keep)
 {
 	uint64_t bytes = empty_bytes(p);
-	struct segment *s = LIST_FIRST(&p->extent.segments);
+	struct segment *s, *next;
 
-	while (s) {
-		struct segment *next = LIST_NEXT(s, link);
+	for (s = LIST_FIRST(&p->extent.segments); s; s = next) {
 		bool is_withdrawn = s->region.held;
 
+		next = LIST_NEXT(s, link);
 		if (is_returnable(s) && (is_withdrawn || bytes > keep)) {
 			bytes -= is_withdrawn ? 0 : s->memory.recipe.size;
 			retire(b, p, s);
 		}
-		s = next;
 	}
 }
 
@@ -271,7 +264,7 @@ static bool has_other(struct broker *b, const struct segment *s, const struct cl
 
 /* What a program had adopted may be freed when it hears no more who has it: see
  * share_alloc_options.done. Its end tells the rest. */
-void segment_give_up(struct broker *b, struct segment *s, const struct client *client)
+void segment_give_up(struct broker *b, struct segment *s, struct client *client)
 {
 	if (s->pool->choice.device || !kind_of_segment(s)->of_maker || s->state != SEGMENT_ACTIVE ||
 	    client->peer.pid != process_pid(s->memory.fd) || has_other(b, s, client) ||
@@ -286,8 +279,6 @@ void segment_forget_client(struct broker *b, struct segment *s, struct client *c
 	struct possession *has = client_possession(client, s->index);
 	struct pool *pool = s->pool;
 
-	if (!has || !has->what)
-		return;
 	if (has->what & (SEGMENT_READABLE | SEGMENT_WRITABLE))
 		s->importers--;
 	if (has->what & SEGMENT_UNMAPPING)

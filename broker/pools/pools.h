@@ -46,6 +46,8 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 int pool_resolve(struct broker *b, struct pool *p, struct failure *failure);
 void pool_make_ahead(struct broker *b, struct pool *p); /* makes the segments of its prefault */
 
+/* The same for a request. False when answered, or deferred. */
+bool request_resolve_pool(struct request *r, struct pool *p);
 /* The pool of that name, if this client may know of it. NULL: answered, as there is none. */
 struct pool *request_pool(struct request *r, const struct wire_bytes *name);
 

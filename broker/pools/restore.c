@@ -43,12 +43,7 @@ int memory_restore(struct broker *b)
 		r = segments_restore(b);
 	if (r == 0)
 		r = possessions_restore(b);
-	for (uint32_t i = 0; i < slab_end(&b->memory->segments); i++) {
-		struct segment *s = slab_at(&b->memory->segments, i);
-
-		if (s && !s->in_use)
-			slab_free_index(&b->memory->segments, i);
-	}
+	generations_free_slots(&b->memory->segments);
 	return r;
 }
 

@@ -103,21 +103,17 @@ int pool_supply(struct pool *p, struct client *client, bool writable)
 void handle_pool_segments(struct request *r)
 {
 	const struct wire_pool_segments *m = &r->m->pool_segments;
-	const struct open_pool *open = client_find_pool(r->client, m->pool);
-	enum access_right needed = access_right_of(m->mode);
-	struct failure failure;
+	const struct open_pool *open = request_open_pool(r, m->pool);
 
-	if (!open) {
-		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
-	} else if (m->mode != SHARE_RDONLY && m->mode != SHARE_RDWR) {
+	if (!open)
+		return;
+	if (m->mode != SHARE_RDONLY && m->mode != SHARE_RDWR) {
 		request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
-	} else if (!pool_may(open->pool, r->client, needed)) {
-		pool_refuse(open->pool, r->client, needed, &failure);
-		request_fail_with(r, &failure);
-	} else if (pool_supply(open->pool, r->client, needed == RIGHT_WRITE) == -ENOMEM) {
-		request_fail_memory(r);
-	} else {
-		request_done(r); /* -EAGAIN: that it got some says that there may be more */
+	} else if (request_pool_right(r, open->pool, access_right_of(m->mode))) {
+		if (pool_supply(open->pool, r->client, m->mode == SHARE_RDWR) == -ENOMEM)
+			request_fail_memory(r);
+		else
+			request_done(r); /* -EAGAIN: some says that there may be more */
 	}
 }
 

@@ -121,11 +121,6 @@ bool report_shows_pool(const struct request *r, const struct pool *p)
 	return pool_may(p, r->client, RIGHT_READ);
 }
 
-bool report_shows_client(const struct request *r, const struct client *c)
-{
-	return client_answers_for(r->client, c->peer.uid);
-}
-
 /* ------------------------------------------------------------------------------------------- */
 
 static json_t *age_or_null(int64_t ms)
@@ -235,7 +230,7 @@ void report_clients(struct page *p)
 	for (uint64_t i = report_cursor(p->r); i < b->clients->n_slots; i++) {
 		const struct client *c = b->clients->by_slot[i];
 
-		if (!c || !report_shows_client(p->r, c))
+		if (!c || !client_answers_for(p->r->client, c->peer.uid))
 			continue;
 		if (!report_add(
 			p,

@@ -51,7 +51,6 @@ json_t *report_identifier(uint64_t id);
 json_t *report_text(const char *s);
 
 bool report_shows_pool(const struct request *r, const struct pool *p);
-bool report_shows_client(const struct request *r, const struct client *c);
 
 /* All reports, by the names that sharectl knows them by: report_NAME() adds rows to a page. */
 #define REPORTS(REPORT)  \

@@ -340,7 +340,9 @@ static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	Py_RETURN_NONE;
 }
 
-PyObject *none_if_not_ready(PyObject *m)
+/* If @m is NULL with the exception of SHARE_EAGAIN, clears that and returns None; else it returns
+ * @m. */
+static PyObject *none_if_not_ready(PyObject *m)
 {
 	if (m)
 		return m;

@@ -121,8 +121,4 @@ PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyOb
 extern const char member_messages_doc[];
 bool messages_ready(PyObject *module);
 
-/* channel.c. If @m is NULL with the exception of SHARE_EAGAIN, clears that and returns None; else
- * it returns @m. */
-PyObject *none_if_not_ready(PyObject *m);
-
 #endif
