@@ -80,7 +80,7 @@ extern "C" {
  */
 
 #define SHARE_VERSION_MAJOR 0
-#define SHARE_VERSION_MINOR 1
+#define SHARE_VERSION_MINOR 2
 #define SHARE_VERSION_PATCH 0
 #define SHARE_VERSION       "0.2.0"
 

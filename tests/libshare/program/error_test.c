@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Errors: numbers and names are pinned, and every number has a name and a text that can be printed.
- */
+ * And the version, which is in the header as a text and as numbers. */
 
 #include <errno.h>
 #include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -78,4 +79,14 @@ Test(error, every_number_has_a_name_and_a_text)
 		cr_assert_str_eq(share_error_name(unknown[i]), "SHARE_E?");
 		cr_assert_str_eq(share_strerror(unknown[i]), "unknown error");
 	}
+}
+
+Test(version, one_is_said_as_a_text_and_in_numbers)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%d.%d.%d", SHARE_VERSION_MAJOR, SHARE_VERSION_MINOR,
+		 SHARE_VERSION_PATCH);
+	cr_expect_str_eq(text, SHARE_VERSION);
+	cr_expect_str_eq(share_version(), SHARE_VERSION);
 }
