@@ -63,6 +63,17 @@ int kept_close(int fd)
 	return -1;
 }
 
+/* Of a socket that listens nobody is told, and it would listen no more for others who have it, too:
+ * a service manager, or the next broker. */
+static void end_connection(int fd)
+{
+	socklen_t size = sizeof(int);
+	int listens = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && !listens)
+		shutdown(fd, SHUT_RDWR);
+}
+
 void kept_flush(size_t n)
 {
 	uint32_t ids[KEPT_AT_ONCE] = {0};
@@ -85,7 +96,7 @@ void kept_flush(size_t n)
 	/* If the keeper has some of them still, at least the peers of connections are told that
 	 * these have ended; all else waits until the next broker closes it. */
 	for (size_t i = 0; !all && i < n; i++)
-		shutdown(later.all[i].fd, SHUT_RDWR);
+		end_connection(later.all[i].fd);
 	for (size_t i = 0; i < n; i++) {
 		struct closing_later l = later.all[i];
 

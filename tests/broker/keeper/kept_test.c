@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -224,6 +225,36 @@ Test(kept_late, a_broker_goes_on_without_a_keeper_that_does_not_answer)
 	cr_assert_eq(kept_id(fd), KEPT_AS);
 	cr_assert_eq(dropped, 1);
 	fd_close(fd);
+	shutdown(ends[0], SHUT_RDWR);
+	pthread_join(keeper, NULL);
+}
+
+/* The keeper has them still. */
+Test(kept_late, whose_connections_end_is_told_and_a_socket_listens_for_others)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t size = sizeof(address);
+	int others = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int peer = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), pair[2];
+	char ignored;
+
+	/* the system chooses an abstract name */
+	cr_assert_eq(bind(others, (struct sockaddr *)&address, sizeof(sa_family_t)), 0);
+	cr_assert_eq(listen(others, 1), 0);
+	cr_assert_eq(getsockname(others, (struct sockaddr *)&address, &size), 0);
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	cr_assert_eq(kept_take(OURS), watched);
+	kept_close(watched);
+	kept_close(fd_dup(others));
+	kept_close(fd_dup(pair[0]));
+	kept_flush(kept_waiting());
+	cr_expect_eq(recv(pair[1], &ignored, 1, MSG_DONTWAIT), 0);
+	cr_expect_eq(connect(peer, (struct sockaddr *)&address, size), 0);
+	answers = true;
+	fd_close(others);
+	fd_close(peer);
+	fd_close(pair[0]);
+	fd_close(pair[1]);
 	shutdown(ends[0], SHUT_RDWR);
 	pthread_join(keeper, NULL);
 }
