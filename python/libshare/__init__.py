@@ -20,6 +20,7 @@ thread, and be closed while others wait with it. Objects made before a fork rais
 from __future__ import annotations
 
 import json as _json
+import os as _os
 
 try:
     from . import _core
@@ -81,6 +82,7 @@ _core._set_up(
     _json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_dtype.plain).encode,
     _json.loads,
 )
+_os.register_at_fork(after_in_child=_core._listeners_forget)
 
 from . import _array, _channel, _device, _pickle  # noqa: E402
 from ._client import Name, adopt, connect  # noqa: E402

@@ -94,6 +94,7 @@ PyMODINIT_FUNC PyInit__core(void)
 	    {"_fence_query", fence_query, METH_VARARGS, NULL},
 	    {"_array_at", find_at, METH_VARARGS, NULL},
 	    {"_array_of", find_of, METH_O, NULL},
+	    {"_listeners_forget", listeners_forget, METH_NOARGS, NULL},
 	    {"_untell", member_untell, METH_O, NULL},
 	    {"_torch_pool", torch_pool, METH_VARARGS, NULL},
 	    {"_torch_has", torch_has, METH_O, NULL},

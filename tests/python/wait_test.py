@@ -191,6 +191,71 @@ except KeyboardInterrupt:
             process.kill()
 
 
+# In the thread that forks, the child leaves out what waited; in a handler it goes on with that.
+FORKS = {"a thread": """
+def forks():
+    sys.stdin.readline()
+    fork()
+    tx.send()
+threading.Thread(target=forks, daemon=True).start()
+""", "a handler": """
+signal.signal(signal.SIGUSR1, lambda *_: fork() or tx.send())
+def tells():
+    sys.stdin.readline()
+    signal.raise_signal(signal.SIGUSR1)
+threading.Thread(target=tells, daemon=True).start()
+"""}
+
+
+@pytest.mark.parametrize("forks", FORKS)
+def test_a_wait_ends_while_a_process_lives_that_was_forked_meanwhile(client, pool, forks):
+    """That process has nothing of it, and its signals are not told here."""
+    program = PRELUDE + """
+import os, socket
+def pipes():
+    opened = [os.readlink(f"/proc/self/fd/{fd}") for fd in range(100) if os.path.lexists(f"/proc/self/fd/{fd}")]
+    return [of for of in opened if "pipe" in of]
+before = pipes()
+def say(who):
+    os.write(1, f"{who} {pipes() == before} {signal.set_wakeup_fd(-1) == told.fileno()}\\n".encode())
+def fork():
+    if os.fork() == 0:
+        say("child")
+        signal.raise_signal(signal.SIGUSR2)
+        sys.stdin.read()
+        os._exit(0)
+ours, told = socket.socketpair()
+told.setblocking(False)
+signal.set_wakeup_fd(told.fileno())
+signal.signal(signal.SIGUSR2, lambda *_: None)
+rx, tx = (member("c", mode="queue") for member in (pool.consumer, pool.producer))
+""" + FORKS[forks] + """
+print("begins", flush=True)
+rx.recv()
+ours.setblocking(False)
+signal.raise_signal(signal.SIGUSR2)
+say(f"parent was told of {list(ours.recv(8))[-1]},")
+os._exit(0)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True, env={**os.environ, "SHARE_SOCKET": client.address})
+    stopped = threading.Timer(LIMIT, process.kill)
+    stopped.start()
+    try:
+        assert process.stdout.readline() == "begins\n"
+        until(lambda: all_sleep_for_good(process.pid))
+        process.stdin.write("\n")
+        process.stdin.flush()
+        says = sorted(process.stdout.readline() for _ in range(2))
+        assert says == ["child True True\n", f"parent was told of {signal.SIGUSR2:d}, True True\n"]
+    finally:
+        stopped.cancel()
+        process.kill()
+        process.wait()
+        for stream in process.stdin, process.stdout:
+            stream.close()
+
+
 CLOSES = {
     "recv": lambda client, pool: (c := pool.consumer("c"), c.recv),
     "send": lambda client, pool: (p := pool.producer("c", mode="queue", depth=1), lambda: (p.send(), p.send())),

@@ -53,6 +53,9 @@ void listener_end(struct listener *l);
 /* It has heard of some since listener_forget(), after which one looks for them. */
 bool listener_has_heard(const struct listener *l);
 void listener_forget(struct listener *l);
+/* _listeners_forget(): in a child that was forked while some listened, whose signals are not the
+ * parent's. */
+PyObject *listeners_forget(PyObject *module, PyObject *nothing);
 
 /* args.c */
 

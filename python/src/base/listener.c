@@ -7,10 +7,14 @@
  * But Python also writes the signal's number to a descriptor (signal.set_wakeup_fd()). While the
  * main thread waits that is one of ours, and a thread of ours reads there, ends the wait, and
  * passes the number on to whose descriptor it was before, as asyncio's.
+ *
+ * A process that is forked meanwhile has the pipe, too: so the thread is told to end, as the end of
+ * the pipe would come with that process, and the child lets go of it, as its signals are not ours.
  */
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,15 +25,20 @@
 
 #define FAILED (-2) /* and no descriptor, as -1 is none that is set */
 
+/* The number of no signal: the thread ends. */
+static const unsigned char last_number;
+
 struct listener {
+	struct listener *outer; /* of the wait whose handler waits now; NULL: there is none */
 	share_waits *waits;
-	int from, to; /* the ends of a pipe */
+	int from, to; /* the ends of a pipe; -1: this process was forked, and has let go of them */
 	int before;   /* the descriptor that was set; -1: none */
 	unsigned generation;
 	atomic_bool heard;
 	pthread_t thread;
 };
 
+static struct listener *innermost;
 static PyObject *set_wakeup_fd;
 
 bool listener_ready(void)
@@ -51,7 +60,7 @@ static int set(int fd)
 	return r;
 }
 
-static void *listen_until_closed(void *data)
+static void *listen_until_told(void *data)
 {
 	struct listener *l = data;
 	unsigned char number;
@@ -60,6 +69,8 @@ static void *listen_until_closed(void *data)
 	while ((n = read(l->from, &number, 1)) > 0 || (n < 0 && errno == EINTR)) {
 		if (n < 0)
 			continue;
+		if (number == last_number)
+			break;
 		if (l->before >= 0 && write(l->before, &number, 1) < 0)
 			errno = 0; /* it is full, and says enough */
 		atomic_store(&l->heard, true);
@@ -76,18 +87,36 @@ static bool start(struct listener *l)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
-	r = pthread_create(&l->thread, NULL, listen_until_closed, l);
+	r = pthread_create(&l->thread, NULL, listen_until_told, l);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	return r == 0;
+}
+
+/* There is room soon, as the thread reads on. */
+static void tell_to_end(const struct listener *l)
+{
+	struct pollfd room = {.fd = l->to, .events = POLLOUT};
+
+	while (write(l->to, &last_number, 1) < 0)
+		poll(&room, 1, -1);
+}
+
+static void close_ends(struct listener *l)
+{
+	close(l->to);
+	close(l->from);
+	l->to = l->from = -1;
 }
 
 /* In a child that a handler has forked, the thread is the parent's. */
 static void end(struct listener *l, bool started)
 {
-	close(l->to);
-	if (started && l->generation == process_generation())
+	if (started && l->generation == process_generation()) {
+		tell_to_end(l);
 		pthread_join(l->thread, NULL);
-	close(l->from);
+	}
+	if (l->to >= 0)
+		close_ends(l);
 	free(l);
 }
 
@@ -101,6 +130,16 @@ static void put_back(const struct listener *l)
 	else if (was != l->to)
 		set(was);
 	PyErr_Clear();
+}
+
+PyObject *listeners_forget(PyObject *module, PyObject *nothing)
+{
+	(void)module, (void)nothing;
+	for (const struct listener *l = innermost; l; l = l->outer)
+		put_back(l);
+	for (; innermost; innermost = innermost->outer)
+		close_ends(innermost);
+	Py_RETURN_NONE;
 }
 
 int listener_start(share_waits *waits, struct listener **out)
@@ -117,6 +156,8 @@ int listener_start(share_waits *waits, struct listener **out)
 	fcntl(l->to, F_SETFL, O_NONBLOCK);
 	l->before = set(l->to);
 	if (l->before != FAILED && start(l)) {
+		l->outer = innermost;
+		innermost = l;
 		*out = l;
 		return 1;
 	}
@@ -133,9 +174,12 @@ void listener_end(struct listener *l)
 {
 	PyObject *type, *value, *trace;
 
-	PyErr_Fetch(&type, &value, &trace);
-	put_back(l);
-	PyErr_Restore(type, value, trace);
+	if (l->to >= 0) {
+		PyErr_Fetch(&type, &value, &trace);
+		put_back(l);
+		PyErr_Restore(type, value, trace);
+		innermost = l->outer;
+	}
 	end(l, true);
 }
 
