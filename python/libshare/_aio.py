@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import Any
 
-from ._core import _untell
-from ._errors import ClosedError, NotReadyError, TimedOutError
+from ._core import Client, _untell
+from ._errors import ClosedError, Error, NotReadyError, TimedOutError
 
 # Of each loop: futures by descriptor, as a loop calls one function for each.
 _waiting: weakref.WeakKeyDictionary[Any, dict[int, set[asyncio.Future[None]]]] = (
@@ -35,7 +35,12 @@ _lines: dict[tuple[int, int], deque[asyncio.Future[None]]] = {}
 
 def _wake(loop: asyncio.AbstractEventLoop, fd: int, thing: Any) -> None:
     """All who wait ask again. So the thing tells no more, as some of what it tells nobody waits for by now: what a task
-    that has given up has asked for, or the answer to a call that nobody awaits yet."""
+    that has given up has asked for, or the answer to a call that nobody awaits yet. What a client has got is in mailboxes
+    then, each with a descriptor of its own: a thousand look-ups are not asked for because one of them is there."""
+    if isinstance(thing, Client):
+        with contextlib.suppress(Error):  # then there is nothing more to come, and all are told so
+            thing.dispatch()
+            return
     loop.remove_reader(fd)
     _untell(thing)
     for future in _waiting[loop].pop(fd, ()):
@@ -47,7 +52,9 @@ def _enter(thing: Any, loop: Any, future: asyncio.Future[None]) -> bool:
     """Notes who waits, before it asks for the last time. Whether other loops do so, too; these look now and then, too."""
     with _lock:
         waiting = _waiting_for.setdefault(thing, {})
-        others = [(other, f, looks) for f, (other, looks) in waiting.items() if other is not loop]
+        others = [
+            (other, f, looks) for f, (other, looks) in waiting.items() if other is not loop and not other.is_closed()
+        ]
         waiting[future] = loop, bool(others)
     for other, f, looks in others:
         if not looks:
@@ -56,8 +63,8 @@ def _enter(thing: Any, loop: Any, future: asyncio.Future[None]) -> bool:
 
 
 def _leave(thing: Any, future: asyncio.Future[None]) -> None:
-    with _lock:
-        del _waiting_for[thing][future]
+    with _lock:  # the garbage collector may have forgotten the thing first, where it takes both
+        _waiting_for.get(thing, {}).pop(future, None)
 
 
 def _end_soon(loop: Any, future: asyncio.Future[None]) -> None:

@@ -2,8 +2,11 @@
 """asyncio, over the library's descriptors; watches, fences and operations."""
 
 import asyncio
+import os
 import pickle
 import select
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -13,10 +16,12 @@ import libshare
 from conftest import until
 from libshare import _aio
 
+LIMIT = 200
+
 
 def run(coroutine):
     """With a limit that only ends a test that has failed."""
-    return asyncio.run(asyncio.wait_for(coroutine, 200))
+    return asyncio.run(asyncio.wait_for(coroutine, LIMIT))
 
 
 def test_lookups_wait_without_a_thread(client, pool):
@@ -373,6 +378,74 @@ def test_a_call_waits_until_an_answer_is_acknowledged(pool, monkeypatch):
             request.reply()
 
     run(main())
+
+
+def test_a_lookup_that_is_there_wakes_no_other(client, pool, monkeypatch):
+    expired = []
+    expire = _aio._expire
+    monkeypatch.setattr(_aio, "_expire", lambda future: expired.append(future) or expire(future))
+
+    async def main():
+        names = [f"many/{i}" for i in range(50)]
+        tasks = [asyncio.ensure_future(client.lookup_async(name)) for name in names]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        for name, task in zip(names, tasks):
+            pool.array(b"x").publish(name)
+            (await asyncio.wait_for(task, LIMIT)).release()
+
+    asyncio.run(main())
+    assert len(expired) <= 100
+
+
+def abandon(rx):
+    """A task of a loop that is closed while it waits."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(rx.recv_async())
+    loop.run_until_complete(asyncio.sleep(0.01))
+    loop.close()
+    return task
+
+
+def test_a_loop_that_was_closed_counts_no_more(pool, monkeypatch):
+    looks = []
+    readable = _aio._readable
+    monkeypatch.setattr(_aio, "_readable", lambda things, future, timeout: looks.append(timeout) or
+                        readable(things, future, timeout))
+
+    async def main():
+        with pool.producer("c") as tx:
+            task = asyncio.ensure_future(rx.recv_async())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            tx.send(data=b"1")
+            (await asyncio.wait_for(task, LIMIT)).ack()
+
+    with pool.consumer("c") as rx:
+        task = abandon(rx)
+        looks.clear()
+        asyncio.run(main())
+        assert looks == [None]
+        task._log_destroy_pending = False
+
+
+def test_an_interpreter_ends_with_a_task_of_a_loop_that_was_closed(client, pool):
+    """Both end then with what the task waits for, in any order."""
+    program = """
+import asyncio, libshare
+client = libshare.connect()
+rx = client.pool("test").consumer("c")
+loop = asyncio.new_event_loop()
+async def waits():
+    await rx.recv_async()
+task = loop.create_task(waits())
+loop.run_until_complete(asyncio.sleep(0.01))
+loop.close()
+task._log_destroy_pending = False
+"""
+    done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, timeout=LIMIT,
+                          env={**os.environ, "SHARE_SOCKET": client.address})
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 async def begin(member, coroutine):
