@@ -11,7 +11,7 @@
 #include "broker/report/report.h"
 #include "memory/kind.h"
 
-static const char *flag_names(const struct device *d, json_t *out)
+static void flag_names(const struct device *d, json_t *out)
 {
 	static const struct {
 		uint32_t flag;
@@ -21,7 +21,6 @@ static const char *flag_names(const struct device *d, json_t *out)
 	    {WIRE_DEVICE_MIG, "mig"},       {WIRE_DEVICE_MIG_ENABLED, "mig_enabled"},
 	    {WIRE_DEVICE_MPS, "mps"},
 	};
-
 	const struct memory_kind *kind;
 
 	for (size_t i = 0; (kind = memory_kind_at(i)); i++)
@@ -30,7 +29,6 @@ static const char *flag_names(const struct device *d, json_t *out)
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		if (d->flags & flags[i].flag)
 			json_array_append_new(out, json_string(flags[i].name));
-	return NULL;
 }
 
 static struct device *nth_device(struct broker *b, uint64_t n)
@@ -51,23 +49,22 @@ void report_devices(struct page *p)
 		json_t *can = json_array();
 
 		flag_names(d, can);
-		if (!report_add(
-			p, json_pack(
-			       "{s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, "
-			       "s:I, s:I, s:I, s:b}",
-			       "ordinal", report_integer(d->ordinal), "device",
-			       report_text(d->uuid), "name", report_text(d->name), "pci",
-			       report_text(d->pci), "compute", report_integer(d->compute), "driver",
-			       report_integer(d->driver), "total", report_integer(d->total), "free",
-			       d->free == UINT64_MAX ? (json_int_t)-1 : report_integer(d->free),
-			       "granularity", report_integer(d->granularity), "can", can, "agent",
-			       report_integer((uint64_t)agent_pid(d->agent)), "agent_failures",
-			       report_integer(agent_failures(d->agent)), "events",
-			       report_integer(d->n_leased), "events_lost",
-			       report_integer(ipc_events_wedged(d)), "gone", d->gone))) {
-			report_set_cursor(p, i);
+		if (!report_add_at(
+			p, i,
+			json_pack("{s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, "
+				  "s:I, s:I, s:I, s:b}",
+				  "ordinal", report_integer(d->ordinal), "device",
+				  report_text(d->uuid), "name", report_text(d->name), "pci",
+				  report_text(d->pci), "compute", report_integer(d->compute),
+				  "driver", report_integer(d->driver), "total",
+				  report_integer(d->total), "free",
+				  d->free == UINT64_MAX ? (json_int_t)-1 : report_integer(d->free),
+				  "granularity", report_integer(d->granularity), "can", can,
+				  "agent", report_integer((uint64_t)agent_pid(d->agent)),
+				  "agent_failures", report_integer(agent_failures(d->agent)),
+				  "events", report_integer(d->n_leased), "events_lost",
+				  report_integer(ipc_events_wedged(d)), "gone", d->gone)))
 			return;
-		}
 	}
 }
 
@@ -79,17 +76,16 @@ void report_agents(struct page *p)
 	const struct device *d;
 
 	for (; (d = nth_device(p->r->broker, i)); i++) {
-		if (!report_add(p,
-				json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:b}", "device",
-					  report_text(d->uuid), "name", report_text(d->name),
-					  "agent", report_integer((uint64_t)agent_pid(d->agent)),
-					  "replaced", report_integer(agent_incarnation(d->agent)),
-					  "total", report_integer(d->total), "events",
-					  report_integer(d->n_leased), "events_lost",
-					  report_integer(ipc_events_wedged(d)), "gone", d->gone))) {
-			report_set_cursor(p, i);
+		if (!report_add_at(
+			p, i,
+			json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:b}", "device",
+				  report_text(d->uuid), "name", report_text(d->name), "agent",
+				  report_integer((uint64_t)agent_pid(d->agent)), "replaced",
+				  report_integer(agent_incarnation(d->agent)), "total",
+				  report_integer(d->total), "events", report_integer(d->n_leased),
+				  "events_lost", report_integer(ipc_events_wedged(d)), "gone",
+				  d->gone)))
 			return;
-		}
 	}
 }
 
@@ -122,10 +118,8 @@ void report_events(struct page *p)
 		TAILQ_FOREACH (e, &d->events, link) {
 			if (e->id <= after || !client_answers_for(c, e->uid))
 				continue;
-			if (!report_add(p, describe_event(e))) {
-				report_set_cursor(p, i << EVENT_BITS | after);
+			if (!report_add_at(p, i << EVENT_BITS | after, describe_event(e)))
 				return;
-			}
 			after = e->id;
 		}
 	}

@@ -84,8 +84,8 @@ void report_pools(struct page *p)
 		after = next->id;
 		if (!report_shows_pool(p->r, next))
 			continue;
-		if (!report_add(
-			p,
+		if (!report_add_at(
+			p, last,
 			json_pack(
 			    "{s:o, s:s, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
 			    "s:I, s:I, s:I, s:b, s:b, s:s, s:I, s:o, s:o, s:I, s:I, s:s, s:s}",
@@ -108,10 +108,8 @@ void report_pools(struct page *p)
 			    users_of(p->r, next), "prefault", report_integer(next->sizes.prefault),
 			    "prefaulted", report_integer(prefaulted(next)), "huge_pages",
 			    pool_huge_pages_name(next->pages.huge_pages), "numa",
-			    pool_numa_name(next->pages.numa, numa)))) {
-			report_set_cursor(p, last);
+			    pool_numa_name(next->pages.numa, numa))))
 			return;
-		}
 		last = after;
 	}
 }
@@ -126,7 +124,8 @@ void report_segments(struct page *p)
 		s = slab_at(slab, (uint32_t)i);
 		if (!s || !s->in_use || !report_shows_pool(p->r, s->pool))
 			continue;
-		if (!report_add(p, json_pack("{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I}",
+		if (!report_add_at(p, i,
+				   json_pack("{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I}",
 					     "segment", report_identifier(segment_id(s)), "pool",
 					     report_text(s->pool->name), "kind",
 					     pool_kind_name(s->pool), "state",
@@ -135,10 +134,8 @@ void report_segments(struct page *p)
 					     report_integer(region_used_bytes(&s->region)),
 					     "buffers", report_integer(s->region.live), "importers",
 					     report_integer(s->importers), "unmapping",
-					     report_integer(s->unmapping)))) {
-			report_set_cursor(p, i);
+					     report_integer(s->unmapping))))
 			return;
-		}
 	}
 }
 
@@ -175,21 +172,20 @@ void report_buffers(struct page *p)
 		buffer = slab_at(slab, (uint32_t)i);
 		if (!buffer || !buffer->refs || !report_shows_pool(p->r, buffer_pool(buffer)))
 			continue;
-		if (!report_add(
-			p, json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "buffer",
-				     report_identifier(buffer_id(buffer)), "pool",
-				     report_text(buffer_pool(buffer)->name), "segment",
-				     report_identifier(segment_id(buffer_segment(buffer))),
-				     "offset", report_integer(block_offset(buffer->block)), "size",
-				     report_integer(buffer->size), "capacity",
-				     report_integer(block_size(buffer->block)), "references",
-				     report_integer(buffer->refs), "leases",
-				     report_integer(buffer->n_leases), "metadata",
-				     (json_int_t)(buffer->metadata ? buffer->metadata->size : 0),
-				     "holders", holders(buffer)))) {
-			report_set_cursor(p, i);
+		if (!report_add_at(
+			p, i,
+			json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "buffer",
+				  report_identifier(buffer_id(buffer)), "pool",
+				  report_text(buffer_pool(buffer)->name), "segment",
+				  report_identifier(segment_id(buffer_segment(buffer))), "offset",
+				  report_integer(block_offset(buffer->block)), "size",
+				  report_integer(buffer->size), "capacity",
+				  report_integer(block_size(buffer->block)), "references",
+				  report_integer(buffer->refs), "leases",
+				  report_integer(buffer->n_leases), "metadata",
+				  (json_int_t)(buffer->metadata ? buffer->metadata->size : 0),
+				  "holders", holders(buffer))))
 			return;
-		}
 	}
 }
 
@@ -319,9 +315,7 @@ void report_tokens(struct page *p)
 		}
 		t = slab_at(slab, (uint32_t)i);
 		if (t && t->live && token_is_for(t, p->r->client) &&
-		    !report_add(p, describe_token(t))) {
-			report_set_cursor(p, i);
+		    !report_add_at(p, i, describe_token(t)))
 			return;
-		}
 	}
 }

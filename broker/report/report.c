@@ -82,6 +82,14 @@ bool report_add(struct page *p, json_t *row)
 	return n < room;
 }
 
+bool report_add_at(struct page *p, uint64_t cursor, json_t *row)
+{
+	if (report_add(p, row))
+		return true;
+	report_set_cursor(p, cursor);
+	return false;
+}
+
 void report_set_cursor(struct page *p, uint64_t next)
 {
 	p->cursor_size = (size_t)snprintf(p->cursor, sizeof(p->cursor), "%" PRIu64, next);
@@ -232,8 +240,8 @@ void report_clients(struct page *p)
 
 		if (!c || !client_answers_for(p->r->client, c->peer.uid))
 			continue;
-		if (!report_add(
-			p,
+		if (!report_add_at(
+			p, i,
 			json_pack(
 			    "{s:I, s:I, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 			    "client", report_integer(c->id), "pid", report_integer(c->peer.pid),
@@ -244,10 +252,8 @@ void report_clients(struct page *p)
 			    "tokens", report_integer(c->holds.tokens), "memberships",
 			    report_integer(c->holds.memberships), "events",
 			    report_integer(c->holds.events), "parked", count_parked(b, c),
-			    "oldest_lease_ms", age_or_null(client_oldest_lease_ms(c))))) {
-			report_set_cursor(p, i);
+			    "oldest_lease_ms", age_or_null(client_oldest_lease_ms(c)))))
 			return;
-		}
 	}
 }
 
@@ -272,10 +278,8 @@ void report_channels(struct page *p)
 			report_set_cursor(p, last);
 			return;
 		}
-		if (!report_add(p, row)) {
-			report_set_cursor(p, last);
+		if (!report_add_at(p, last, row))
 			return;
-		}
 		last = channel_id(ch);
 	}
 }

@@ -39,6 +39,8 @@ void report_end(struct page *p);
 /* Adds a row, which it consumes; NULL: there was no memory for it. False when it does not fit: the
  * page is full. */
 bool report_add(struct page *p, json_t *row);
+/* The same. If the page is full, the next one begins with this cursor. */
+bool report_add_at(struct page *p, uint64_t cursor, json_t *row);
 
 /* Sets where the next page goes on, and returns where this one does. */
 void report_set_cursor(struct page *p, uint64_t next);

@@ -59,9 +59,7 @@ void report_requests(struct page *p)
 	for (uint64_t type = report_cursor(p->r); type < WIRE_TYPE_COUNT; type++) {
 		const struct request_counters *c = &all->by_message[type];
 
-		if (c->n > 0 && !report_add(p, row_of((enum wire_type)type, c))) {
-			report_set_cursor(p, type);
+		if (c->n > 0 && !report_add_at(p, type, row_of((enum wire_type)type, c)))
 			return;
-		}
 	}
 }

@@ -59,10 +59,8 @@ void report_users(struct page *p)
 		for (; at / LIMIT_KINDS == account_uid(a); at++) {
 			enum limit_kind kind = (enum limit_kind)(at % LIMIT_KINDS);
 
-			if (!report_add(p, limit_row(a, kind))) {
-				report_set_cursor(p, at);
+			if (!report_add_at(p, at, limit_row(a, kind)))
 				return;
-			}
 		}
 	}
 }
