@@ -26,7 +26,7 @@ static void reply_failed(struct agent *a, const struct failure *failure)
 	    .type = WIRE_AGENT_FAILED,
 	    .agent_failed = {.error = failure->error,
 			     .fatal = failure->fatal,
-			     .text = {failure->text, (uint32_t)strlen(failure->text)}},
+			     .text = wire_text(failure->text)},
 	};
 
 	agent_reply(a, &m, -1);

@@ -11,11 +11,6 @@
 #include "agent/agent.h"
 #include "memory/device.h"
 
-static struct wire_bytes bytes_of(const char *text)
-{
-	return (struct wire_bytes){text, (uint32_t)strlen(text)};
-}
-
 static uint32_t flags_of(const struct memory_device *d)
 {
 	return d->kinds | (d->events ? WIRE_DEVICE_EVENTS : 0u) |
@@ -36,9 +31,9 @@ static void reply_device(struct agent *a, const struct memory_device *d)
 			     .compute = d->compute,
 			     .flags = flags_of(d),
 			     .uuid = {d->uuid, sizeof(d->uuid)},
-			     .uuid_text = bytes_of(d->uuid_text),
-			     .name = bytes_of(d->name),
-			     .pci = bytes_of(d->pci)},
+			     .uuid_text = wire_text(d->uuid_text),
+			     .name = wire_text(d->name),
+			     .pci = wire_text(d->pci)},
 	};
 
 	agent_reply(a, &m, -1);

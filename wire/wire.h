@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "wire/fields.h"
 #include "wire/messages.h"
@@ -40,6 +41,12 @@ struct wire_bytes {
 	const void *data;
 	uint32_t size;
 };
+
+/* A text as bytes; there are none of NULL. */
+static inline struct wire_bytes wire_text(const char *text)
+{
+	return (struct wire_bytes){text, text ? (uint32_t)strlen(text) : 0};
+}
 
 #define WIRE_C_u32   uint32_t
 #define WIRE_C_i32   int32_t

@@ -22,7 +22,7 @@ static void reply_event(struct request *r, const struct event_lease *lease)
 
 	m.event = (struct wire_event){
 	    .event = e->id,
-	    .device = {e->device->uuid, (uint32_t)strlen(e->device->uuid)},
+	    .device = wire_text(e->device->uuid),
 	    .handle = {e->ipc, sizeof(e->ipc)},
 	    .token = {e->token, sizeof(e->token)},
 	};

@@ -166,9 +166,8 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 
 	if (!name_may(n, client, access_right_of(mode)))
 		return pool_refuse(p, client, access_right_of(mode), failure);
-	if ((mode & n->mode) != mode) {
+	if ((mode & n->mode) != mode)
 		return failure_set(failure, SHARE_EACCES, "'%s' is published read-only", n->text);
-	}
 	r = grant_send(client->broker, client, serial, &g, failure);
 	if (r == 0)
 		tell(client->broker, n, 0, "lookup", client);
@@ -231,11 +230,10 @@ static int may_replace(const struct name *n, const struct publication *p, struct
 	bool seen = n->buffer && name_may(n, p->client, RIGHT_READ);
 	uint64_t version = seen ? n->version : 0;
 
-	if (p->expected && version != p->expected) {
+	if (p->expected && version != p->expected)
 		return failure_set(failure, SHARE_EBUSY,
 				   "'%s' is at version %" PRIu64 ", not %" PRIu64, n->text, version,
 				   p->expected);
-	}
 	if (!n->buffer)
 		return 0;
 	/* who may publish the name may know that it is taken */
@@ -246,9 +244,8 @@ static int may_replace(const struct name *n, const struct publication *p, struct
 		return failure_set(failure, SHARE_EACCES, "'%s' is taken, by another user",
 				   n->text);
 	}
-	if (p->flags & SHARE_PUBLISH_EXCLUSIVE) {
+	if (p->flags & SHARE_PUBLISH_EXCLUSIVE)
 		return failure_set(failure, SHARE_EEXIST, "'%s' is published already", n->text);
-	}
 	return 0;
 }
 

@@ -31,7 +31,6 @@
 
 static void reply_pool(struct request *r, struct pool *p)
 {
-	const char *kind = p->choice.kind->name, *device = pool_device_name(p);
 	struct wire_message m = {.type = WIRE_POOL};
 	int e = client_open_pool(r->client, p);
 
@@ -52,9 +51,9 @@ static void reply_pool(struct request *r, struct pool *p)
 	    .manage = pool_may(p, r->client, RIGHT_MANAGE),
 	    .flags = p->flags,
 	    .reuse = p->reuse,
-	    .kind = {kind, (uint32_t)strlen(kind)},
-	    .device = {device, device ? (uint32_t)strlen(device) : 0},
-	    .reason = {p->choice.reason, (uint32_t)strlen(p->choice.reason)},
+	    .kind = wire_text(p->choice.kind->name),
+	    .device = wire_text(pool_device_name(p)),
+	    .reason = wire_text(p->choice.reason),
 	};
 	request_reply(r, &m, NULL, 0);
 }

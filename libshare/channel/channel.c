@@ -79,9 +79,8 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 	open->deliveries = o->deliveries;
 	open->history = o->history;
 	open->buffers = o->buffers;
-	open->name = (struct wire_bytes){name, (uint32_t)strlen(name)};
-	if (o->pool)
-		open->pool = (struct wire_bytes){o->pool, (uint32_t)strlen(o->pool)};
+	open->name = wire_text(name);
+	open->pool = wire_text(o->pool);
 	r = rpc(c, &m, reply);
 	if (r != 0)
 		return r;

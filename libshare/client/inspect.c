@@ -45,8 +45,8 @@ int inspect(share_client *c, const char *what, const char *prefix,
 
 	if (strlen(what) > 31 || strlen(prefix) > SHARE_NAME_MAX)
 		return fail(SHARE_EINVAL, "no report or name is called that");
-	m.query.what = (struct wire_bytes){what, (uint32_t)strlen(what)};
-	m.query.prefix = (struct wire_bytes){prefix, (uint32_t)strlen(prefix)};
+	m.query.what = wire_text(what);
+	m.query.prefix = wire_text(prefix);
 	do {
 		_cleanup_reply_ struct reply reply = {.packet = NULL};
 
@@ -147,30 +147,27 @@ int share_monitor(share_client *c, const share_monitor_options *options, int tim
 	return r;
 }
 
-int share_upgrade(share_client *c, int (*each)(const char *json, void *data), void *data)
+/* @c is a handle. */
+static int ask_for_rows(share_client *c, enum wire_type type,
+			int (*each)(const char *json, void *data), void *data)
 {
-	HAZARDS;
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
-	struct wire_message m = {.type = WIRE_UPGRADE};
+	struct wire_message m = {.type = type};
 	int r = client_resolve(&c);
 
 	if (r == 0)
 		r = rpc(c, &m, &reply);
-	if (r != 0 || !each)
-		return r;
-	return each_row(&reply.m.report.rows, each, data);
+	return r != 0 || !each ? r : each_row(&reply.m.report.rows, each, data);
+}
+
+int share_upgrade(share_client *c, int (*each)(const char *json, void *data), void *data)
+{
+	HAZARDS;
+	return ask_for_rows(c, WIRE_UPGRADE, each, data);
 }
 
 int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data)
 {
 	HAZARDS;
-	_cleanup_reply_ struct reply reply = {.packet = NULL};
-	struct wire_message m = {.type = WIRE_RELOAD};
-	int r = client_resolve(&c);
-
-	if (r == 0)
-		r = rpc(c, &m, &reply);
-	if (r != 0 || !each)
-		return r;
-	return each_row(&reply.m.report.rows, each, data);
+	return ask_for_rows(c, WIRE_RELOAD, each, data);
 }

@@ -47,7 +47,7 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	    .flags = o.flags,
 	    .mode = (o.mode ? o.mode : SHARE_RDWR) & b->mode,
 	    .size = b->home ? b->size : 0,
-	    .name = {name, (uint32_t)strlen(name)},
+	    .name = wire_text(name),
 	    .tensor = tensor,
 	};
 	r = rpc(b->client, &m, &reply);
@@ -69,7 +69,7 @@ int share_unpublish(share_client *c, const char *name)
 		r = name_check(name);
 	if (r != 0)
 		return r;
-	m.unpublish.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	m.unpublish.name = wire_text(name);
 	return rpc(c, &m, NULL);
 }
 
@@ -78,7 +78,7 @@ void lookup_message(struct wire_message *m, const char *name, int mode, int time
 	*m = (struct wire_message){.type = WIRE_LOOKUP};
 	m->lookup.mode = (uint32_t)mode;
 	m->lookup.timeout = timeout_ms;
-	m->lookup.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	m->lookup.name = wire_text(name);
 }
 
 int lookup_check(share_client **c, const char *name, int mode, int timeout_ms, void *stream)

@@ -184,7 +184,7 @@ int share_watch_names(share_client *c, const char *prefix, share_watch_callback 
 	w->callback = callback;
 	w->data = data;
 	w->call.answered = answered;
-	m.watch.prefix = (struct wire_bytes){prefix, (uint32_t)strlen(prefix)};
+	m.watch.prefix = wire_text(prefix);
 	pthread_mutex_lock(&c->lock);
 	r = rpc_start_unlocking(c, &m, &w->call);
 	if (r == 0)

@@ -90,10 +90,8 @@ int share_event_create(share_client *c, const share_event_options *options, shar
 		r = name_check(o.name);
 	if (r != 0)
 		return r;
-	if (o.device)
-		m.event_create.device = (struct wire_bytes){o.device, (uint32_t)strlen(o.device)};
-	if (o.name)
-		m.event_create.name = (struct wire_bytes){o.name, (uint32_t)strlen(o.name)};
+	m.event_create.device = wire_text(o.device);
+	m.event_create.name = wire_text(o.name);
 	return lease(c, &m, out);
 }
 
@@ -107,7 +105,7 @@ int share_event_open(share_client *c, const char *name, share_event **out)
 		r = name_check(name);
 	if (r != 0)
 		return r;
-	m.event_open.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	m.event_open.name = wire_text(name);
 	return lease(c, &m, out);
 }
 
