@@ -10,52 +10,12 @@
 #include "broker/config/who.h"
 
 #include <errno.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define DATABASE_BUFFER     1024
-#define DATABASE_BUFFER_MAX (1 << 20) /* a group with some ten thousand members */
+#include "base/system/id.h"
 
 #define ID_MAX (UINT32_MAX - 1) /* (uid_t)-1 means "leave it" to the kernel, and is nobody's */
-
-static int look_up_user(const char *name, char *buffer, size_t size, id_t *out)
-{
-	struct passwd entry, *found;
-	int r = getpwnam_r(name, &entry, buffer, size, &found);
-
-	if (found)
-		*out = entry.pw_uid;
-	return found ? 0 : r ? r : ENOENT;
-}
-
-static int look_up_group(const char *name, char *buffer, size_t size, id_t *out)
-{
-	struct group entry, *found;
-	int r = getgrnam_r(name, &entry, buffer, size, &found);
-
-	if (found)
-		*out = entry.gr_gid;
-	return found ? 0 : r ? r : ENOENT;
-}
-
-/* Grows the buffer until the entry fits. Returns a positive errno as the look-ups do. */
-static int look_up(int (*function)(const char *, char *, size_t, id_t *), const char *name,
-		   id_t *out)
-{
-	int r = ERANGE;
-
-	for (size_t size = DATABASE_BUFFER; r == ERANGE && size <= DATABASE_BUFFER_MAX; size *= 4) {
-		char *buffer = malloc(size);
-		if (!buffer)
-			return ENOMEM;
-		r = function(name, buffer, size, out);
-		free(buffer);
-	}
-	return r;
-}
 
 static bool parse_id(const char *text, id_t *out)
 {
@@ -72,27 +32,17 @@ static bool parse_id(const char *text, id_t *out)
 	return text[0] != '\0';
 }
 
-static int find_id(int (*function)(const char *, char *, size_t, id_t *), const char *name,
-		   id_t *out)
+/* @r: what came of looking the name up. */
+static int or_number(int r, const char *name, id_t *out)
 {
-	int r = look_up(function, name, out);
-
-	switch (r) {
-	case 0:
-		return 0;
-	case ENOENT: /* getpwnam_r(3) lists all these as ways to say so */
-	case ESRCH:
-	case EBADF:
-	case EPERM:
+	if (r == ENOENT)
 		return parse_id(name, out) ? 0 : CONFIG_EINVALID;
-	default:
-		return -r;
-	}
+	return -r;
 }
 
 int principal_find_user(const char *name, uid_t *out)
 {
-	return find_id(look_up_user, name, out);
+	return or_number(id_of_user(name, out), name, out);
 }
 
 int principal_parse(const struct config_reader *r, const struct config_path *path,
@@ -109,8 +59,9 @@ int principal_parse(const struct config_reader *r, const struct config_path *pat
 		return 0;
 	}
 
-	int e = who->type == PRINCIPAL_GROUP ? find_id(look_up_group, name, &who->id)
-					     : principal_find_user(name, &who->id);
+	int e = who->type == PRINCIPAL_GROUP
+		    ? or_number(id_of_group(name, &who->id), name, &who->id)
+		    : principal_find_user(name, &who->id);
 	if (e == -ENOMEM)
 		return config_fail_memory(r);
 	if (e < 0) {

@@ -3,8 +3,6 @@
 /* Pools, as far as a client knows them: an identifier and what it was told. */
 
 #include <errno.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +11,10 @@
 
 #include <share/private/core.h>
 
+#include "base/system/id.h"
 #include "libshare/pool/inside.h"
 #include "libshare/program/range.h"
 #include "memory/stream.h"
-
-#define ENTRY_SIZE     4096u /* of a user or group */
-#define ENTRY_SIZE_MAX (4u << 20)
 
 static char *text_of(const struct wire_bytes *bytes)
 {
@@ -88,7 +84,7 @@ int share_pool_open(share_client *c, const char *name, share_pool **out)
 		r = name_check(name);
 	if (r != 0)
 		return r;
-	m.pool_open.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	m.pool_open.name = wire_text(name);
 	r = rpc(c, &m, &reply);
 	return r != 0 ? r : pool_from_reply(c, name, &reply.m.pool, out);
 }
@@ -123,63 +119,19 @@ int share_pool_map_ahead(share_pool *p, int mode)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int look_up_user(const char *name, char *space, size_t size, json_int_t *out)
-{
-	struct passwd entry, *found = NULL;
-	int r = getpwnam_r(name, &entry, space, size, &found);
-
-	if (found)
-		*out = found->pw_uid;
-	return found ? 0 : r ? r : ENOENT;
-}
-
-static int look_up_group(const char *name, char *space, size_t size, json_int_t *out)
-{
-	struct group entry, *found = NULL;
-	int r = getgrnam_r(name, &entry, space, size, &found);
-
-	if (found)
-		*out = found->gr_gid;
-	return found ? 0 : r ? r : ENOENT;
-}
-
-/* With as much space as the entry takes: a group comes with the names of all its members. */
-static int look_up(bool user, const char *name, json_int_t *out)
-{
-	int r = ERANGE;
-
-	for (size_t size = ENTRY_SIZE; r == ERANGE && size <= ENTRY_SIZE_MAX; size *= 4) {
-		char *space = malloc(size);
-
-		if (!space)
-			return ENOMEM;
-		r = user ? look_up_user(name, space, size, out)
-			 : look_up_group(name, space, size, out);
-		free(space);
-	}
-	return r;
-}
-
 /* A name, or else a number in quotes, as in the configuration. */
-static int find_id(bool user, const char *name, json_int_t *out)
+static int find_id(bool user, const char *name, id_t *out)
 {
 	unsigned long number;
 	char *end;
-	int r = look_up(user, name, out);
+	int r = user ? id_of_user(name, out) : id_of_group(name, out);
 
-	switch (r) {
-	case ENOENT: /* and what getpwnam_r(3) lists as other ways to say so */
-	case ESRCH:
-	case EBADF:
-	case EPERM:
-		break;
-	default:
+	if (r != ENOENT)
 		return r;
-	}
 	number = strtoul(name, &end, 10);
 	if (*name < '0' || *name > '9' || *end || number > UINT32_MAX)
 		return ENOENT;
-	*out = (json_int_t)number;
+	*out = (id_t)number;
 	return 0;
 }
 
@@ -190,7 +142,7 @@ static int resolve_names(json_t *list)
 	static const char *const keys[] = {"user", "group"};
 	json_t *entry, *value;
 	char what[128];
-	json_int_t id;
+	id_t id;
 	size_t i;
 	int r;
 
@@ -270,14 +222,11 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 	    .prefault = o.prefault,
 	    .huge_pages = o.huge_pages,
 	    .numa = o.numa,
-	    .name = {name, (uint32_t)strlen(name)},
+	    .name = wire_text(name),
+	    .kind = wire_text(o.kind),
+	    .device = wire_text(o.device),
+	    .access = wire_text(access),
 	};
-	if (o.kind)
-		m.pool_create.kind = (struct wire_bytes){o.kind, (uint32_t)strlen(o.kind)};
-	if (o.device)
-		m.pool_create.device = (struct wire_bytes){o.device, (uint32_t)strlen(o.device)};
-	if (access)
-		m.pool_create.access = (struct wire_bytes){access, (uint32_t)strlen(access)};
 	r = rpc(c, &m, &reply);
 	free(access);
 	return r != 0 ? r : pool_from_reply(c, name, &reply.m.pool, out);
@@ -293,7 +242,7 @@ int share_pool_destroy(share_client *c, const char *name)
 		r = name_check(name);
 	if (r != 0)
 		return r;
-	m.pool_destroy.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	m.pool_destroy.name = wire_text(name);
 	r = rpc(c, &m, NULL);
 	if (r == 0)
 		magazines_pool_destroyed(c);
