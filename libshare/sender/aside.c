@@ -72,7 +72,7 @@ int channel_take_back(share_channel *ch, share_message *out)
 	share_message m;
 
 	if (!sender->members->given_up)
-		sender_reclaim_unlocking(sender, true);
+		sender_reclaim_unlocking(sender);
 	/* what there was is the closing thread's */
 	if (sender->members->given_up) {
 		channel_unlock(ch);

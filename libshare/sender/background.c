@@ -55,7 +55,7 @@ static void look_for_awaited_unlocking(struct sender *sender)
 		return;
 	}
 	ring_producer_sleep(sender->ring, true, &sleep);
-	sender_reclaim_unlocking(sender, true);
+	sender_reclaim_unlocking(sender);
 	pthread_mutex_lock(&c->lock);
 	if (sender->ch->in_client.looked != looks)
 		bell_ring(&c->arrived);
@@ -77,7 +77,7 @@ static void work_unlocking(struct sender *sender)
 	if (sender->background.wants_tickets)
 		sender_abandon_unlocking(sender);
 	sender_tell_of_stall_unlocking(sender);
-	sender_reclaim_unlocking(sender, true);
+	sender_reclaim_unlocking(sender);
 	/* messages of the dead, which others get now; and who was just admitted */
 	sender_watch_backlog_unlocking(sender);
 	members_wake_others(sender->members);
@@ -114,7 +114,7 @@ static bool rest_unlocking(struct sender *sender, uint32_t before, uint64_t last
 	if (sender->background.idles && !MUTATION(rest_unannounced))
 		ring_producer_sleep(sender->ring, true, &sleep);
 	if (sender->background.idles)
-		sender_reclaim_unlocking(sender, true);
+		sender_reclaim_unlocking(sender);
 	return in_flight(sender, &sent) == before && sent == last_sent && !sleep.unsure;
 }
 
@@ -146,7 +146,7 @@ static void look_for_ready_unlocking(struct sender *sender, bool rang)
 	if (!sender_waits_to_tell(sender))
 		return;
 	ring_producer_sleep(sender->ring, true, &sleep);
-	sender_reclaim_unlocking(sender, true);
+	sender_reclaim_unlocking(sender);
 	if (sender->ready.armed & (READY_DRAIN | READY_FLUSH))
 		sender_tell(sender, got_on(sender));
 	/* one that drops others finds room by dropping, which is not for us to do */

@@ -28,7 +28,7 @@ static bool is_reached_unlocking(struct sender *sender, const struct goal *goal)
 	 * something wakes the background thread, and that us */
 	if (goal->acknowledged)
 		ring_producer_sleep(sender->ring, true, &sleep);
-	sender_reclaim_unlocking(sender, true);
+	sender_reclaim_unlocking(sender);
 	/* so does whoever makes room */
 	sender_watch_backlog_unlocking(sender);
 	ring_producer_get_stats(sender->ring, &s);

@@ -182,8 +182,8 @@ struct channel_returns {
  * may be more than fits. */
 bool sender_collect(struct sender *sender, bool all, size_t limit, struct channel_returns *out);
 void channel_give_back(struct channel_returns *r);
-/* Does both until there is nothing left. */
-void sender_reclaim_unlocking(struct sender *sender, bool all);
+/* Does both, and looks at every message, until there is nothing left. */
+void sender_reclaim_unlocking(struct sender *sender);
 /* Frees tickets whose fences were reached. */
 void sender_cool(struct sender *sender, bool all);
 /* The same as a set, for buffer_release_after(). */

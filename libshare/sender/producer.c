@@ -78,7 +78,7 @@ static int put_once_more_unlocking(struct sender *sender, const share_outgoing *
 {
 	/* the ring is the broker's then, and what is in it */
 	if (ring_producer_lacks_tickets(sender->ring) && !sender->members->given_up)
-		sender_reclaim_unlocking(sender, true);
+		sender_reclaim_unlocking(sender);
 	return sender->members->given_up ? wait_given_up() : put(sender, m, s);
 }
 

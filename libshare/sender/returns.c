@@ -409,15 +409,15 @@ void channel_give_back(struct channel_returns *r)
 	r->n = 0;
 }
 
-void sender_reclaim_unlocking(struct sender *sender, bool all)
+void sender_reclaim_unlocking(struct sender *sender)
 {
 	DETAIL_STAYS;
 	struct channel_returns returns;
 	bool done;
 
-	sender_cool(sender, all);
+	sender_cool(sender, true);
 	do {
-		done = sender_collect(sender, all, SIZE_MAX, &returns);
+		done = sender_collect(sender, true, SIZE_MAX, &returns);
 		if (returns.n == 0)
 			break;
 		channel_unlock(sender->ch);
@@ -434,8 +434,7 @@ void sender_watch_backlog_unlocking(struct sender *sender)
 	if (backlog && !sender->backlog) {
 		sender->backlog = true;
 		ring_producer_sleep(sender->ring, true, &sleep);
-		sender_reclaim_unlocking(sender,
-					 true); /* which hands out what there is room for by now */
+		sender_reclaim_unlocking(sender); /* hands out what there is room for by now */
 	} else if (!backlog && sender->backlog) {
 		sender->backlog = false;
 		sender_awake(sender);

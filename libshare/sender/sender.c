@@ -70,7 +70,7 @@ static void get_stats(struct members *members, share_channel_stats *out)
 {
 	struct ring_producer_stats s;
 
-	sender_reclaim_unlocking(members->sender, true);
+	sender_reclaim_unlocking(members->sender);
 	ring_producer_get_stats(members->sender->ring, &s);
 	out->sent = s.sent;
 	out->dropped = s.dropped;
@@ -135,7 +135,7 @@ static void end_of_messages_unlocking(struct sender *sender)
 	if (members_are_out_of_date(members) && client_sees_loss(sender->ch->client))
 		members_sync_until_unlocking(members, -1);
 	ring_producer_end_history(sender->ring);
-	sender_reclaim_unlocking(sender, true);
+	sender_reclaim_unlocking(sender);
 	members_ring_doorbells(members, ring_producer_sends_no_more(sender->ring));
 }
 

@@ -65,12 +65,11 @@ int memory_copier_open(int ordinal, struct memory_copier **out, struct failure *
 	r = cuda_get(&c->cu, failure);
 	if (r == 0)
 		r = open_stream(c, failure);
-	if (r != 0) {
+	if (r == 0)
+		*out = c;
+	else
 		free(c);
-		return r;
-	}
-	*out = c;
-	return 0;
+	return r;
 }
 
 void memory_copier_close(struct memory_copier *c)

@@ -19,49 +19,43 @@ struct memory_marks {
 	CUstream stream;
 };
 
-static CUresult create_stream(struct memory_marks *k)
+static int open_stream(struct memory_marks *k, struct failure *failure)
 {
+	CUresult result = k->cu->DevicePrimaryCtxRetain(&k->context, k->ordinal);
 	struct cuda_relaxed relaxed;
 	CUcontext popped;
-	CUresult result = k->cu->CtxPushCurrent(k->context);
 
 	if (result != CUDA_SUCCESS)
-		return result;
-	cuda_relax(k->cu, &relaxed);
-	result = k->cu->StreamCreate(&k->stream, CU_STREAM_NON_BLOCKING);
-	cuda_relax_end(&relaxed);
-	k->cu->CtxPopCurrent(&popped);
-	return result;
+		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
+	result = k->cu->CtxPushCurrent(k->context);
+	if (result == CUDA_SUCCESS) {
+		cuda_relax(k->cu, &relaxed);
+		result = k->cu->StreamCreate(&k->stream, CU_STREAM_NON_BLOCKING);
+		cuda_relax_end(&relaxed);
+		k->cu->CtxPopCurrent(&popped);
+	}
+	if (result == CUDA_SUCCESS)
+		return 0;
+	k->cu->DevicePrimaryCtxRelease(k->ordinal);
+	return cuda_fail(failure, "cuStreamCreate", result);
 }
 
 int memory_marks_open(int ordinal, struct memory_marks **out, struct failure *failure)
 {
 	struct memory_marks *k = calloc(1, sizeof(*k));
-	CUresult result;
 	int r;
 
 	if (!k)
 		return failure_set(failure, SHARE_ENOMEM, "this process is out of memory");
 	k->ordinal = ordinal;
 	r = cuda_get(&k->cu, failure);
-	if (r < 0) {
+	if (r == 0)
+		r = open_stream(k, failure);
+	if (r == 0)
+		*out = k;
+	else
 		free(k);
-		return r;
-	}
-	result = k->cu->DevicePrimaryCtxRetain(&k->context, ordinal);
-	if (result != CUDA_SUCCESS) {
-		free(k);
-		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
-	}
-	result = create_stream(k);
-	if (result != CUDA_SUCCESS) {
-		r = cuda_fail(failure, "cuStreamCreate", result);
-		k->cu->DevicePrimaryCtxRelease(ordinal);
-		free(k);
-		return r;
-	}
-	*out = k;
-	return 0;
+	return r;
 }
 
 void memory_marks_close(struct memory_marks *k)
