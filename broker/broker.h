@@ -86,5 +86,6 @@ void broker_share_memory(struct broker *b);
 /* Sets a timer that something waits for which nobody would ask for again. If that takes memory
  * which is not there, everything is looked at a little later. */
 void broker_set_timer(struct broker *b, struct event *timer, uint64_t ms);
+void broker_free_event(struct event *event); /* NULL is fine */
 
 #endif

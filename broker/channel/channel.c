@@ -69,8 +69,7 @@ void channels_init(struct broker *b)
 void channels_deinit(struct broker *b)
 {
 	table_deinit(&b->channels->by_name);
-	if (b->channels->work)
-		event_free(b->channels->work);
+	broker_free_event(b->channels->work);
 }
 
 const struct channel *channels_next(const struct broker *b, const struct channel *ch)

@@ -54,10 +54,8 @@ void clients_deinit(struct broker *b)
 {
 	struct clients *all = b->clients;
 
-	if (all->reaper)
-		event_free(all->reaper);
-	if (all->waker)
-		event_free(all->waker);
+	broker_free_event(all->reaper);
+	broker_free_event(all->waker);
 	free(all->spare);
 	turns_deinit(&all->turns);
 	table_deinit(&all->by_id);

@@ -31,8 +31,7 @@
 /* Frees a connection whose peer has received all that it was sent. */
 static void let_go(struct connection *c)
 {
-	if (c->retry)
-		event_free(c->retry);
+	broker_free_event(c->retry);
 	if (c->closing)
 		closing_start_kept(c->closing, c->socket);
 	else

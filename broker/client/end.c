@@ -66,8 +66,7 @@ void client_free(struct client *c)
 
 	client_close_connection(c);
 	turn_end(&c->end.death);
-	if (c->end.timer)
-		event_free(c->end.timer);
+	broker_free_event(c->end.timer);
 	b->clients->rooms->end(c);
 	client_return_admission(c);
 	peer_deinit(&c->peer);

@@ -249,8 +249,7 @@ static void stop_listening(struct listener *l)
 {
 	turn_end(&l->turn);
 	user_turns_deinit(&l->turns);
-	if (l->back_off)
-		event_free(l->back_off);
+	broker_free_event(l->back_off);
 	if (!l->closing)
 		l->closing = closing_new(l->broker->clients->closer);
 	if (l->closing)

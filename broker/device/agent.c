@@ -95,8 +95,7 @@ static void answer(struct agent *a, struct agent_request *q, const struct wire_m
 
 static void end_process(struct agent *a)
 {
-	if (a->readable)
-		event_free(a->readable);
+	broker_free_event(a->readable);
 	a->readable = NULL;
 	a->sent = false;
 	if (!a->process)

@@ -296,8 +296,7 @@ void broker_free(struct broker *b)
 	pools_deinit(b);
 	order_deinit(b);
 	accounts_free(b->accounts);
-	if (b->life->of_keeper)
-		event_free(b->life->of_keeper);
+	broker_free_event(b->life->of_keeper);
 	loop_deinit(b);
 	clients_deinit(b);
 	/* if the broker is killed now, the next one ends as well, and finds nothing that it cannot

@@ -229,21 +229,15 @@ int ending_new(struct broker *b, int lifeline_fd, int drain_ms, struct ending **
 	return 0;
 }
 
-static void free_event(struct event *event)
-{
-	if (event)
-		event_free(event);
-}
-
 void ending_free(struct ending *e)
 {
 	if (!e)
 		return;
-	free_event(e->look);
-	free_event(e->term);
-	free_event(e->interrupt);
-	free_event(e->hangup);
-	free_event(e->lifeline);
+	broker_free_event(e->look);
+	broker_free_event(e->term);
+	broker_free_event(e->interrupt);
+	broker_free_event(e->hangup);
+	broker_free_event(e->lifeline);
 	e->broker->life->drains_until_ms = 0;
 	free(e);
 }

@@ -25,6 +25,12 @@ void broker_set_timer(struct broker *b, struct event *timer, uint64_t ms)
 		turns_leave_work(&b->clients->turns);
 }
 
+void broker_free_event(struct event *event)
+{
+	if (event)
+		event_free(event);
+}
+
 static void on_catch_up(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
@@ -68,8 +74,6 @@ int loop_init(struct broker *b, void (*look_at_all)(struct broker *b))
 
 void loop_deinit(struct broker *b)
 {
-	if (b->catch_up)
-		event_free(b->catch_up);
-	if (b->life->alive)
-		event_free(b->life->alive);
+	broker_free_event(b->catch_up);
+	broker_free_event(b->life->alive);
 }

@@ -281,8 +281,7 @@ void reload_free(struct reload *r)
 {
 	if (!r)
 		return;
-	if (r->on_done)
-		event_free(r->on_done);
+	broker_free_event(r->on_done);
 	config_changes_deinit(&r->changes);
 	if (r->reading) {
 		left_to_thread = r; /* which ends with the process */

@@ -18,6 +18,7 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
@@ -97,8 +98,8 @@ int restore_all(struct broker *b)
 	/* gives back the memory of what was read, beside what was made of it */
 	malloc_trim(0);
 	log_info("taken over in %" PRIu64 " ms: %u client%s, %zu buffer%s", clock_ms() - begun,
-		 b->clients->n, b->clients->n == 1 ? "" : "s", slab_live(&b->buffers->slab),
-		 slab_live(&b->buffers->slab) == 1 ? "" : "s");
+		 b->clients->n, text_plural(b->clients->n), slab_live(&b->buffers->slab),
+		 text_plural(slab_live(&b->buffers->slab)));
 	return 0;
 }
 

@@ -115,8 +115,7 @@ bool token_limit(struct broker *b, struct token *t, uint64_t ends_ms)
 {
 	if (t->ends_ms == ends_ms)
 		return true;
-	if (t->timer)
-		event_free(t->timer);
+	broker_free_event(t->timer);
 	t->timer = NULL;
 	t->ends_ms = ends_ms;
 	return set_timer(b, t) == 0;
@@ -257,8 +256,7 @@ void token_free(struct broker *b, struct token *t, enum token_end how)
 	table_remove(&b->names->tokens, &t->key);
 	token_detach(t);
 	free(t->was.label);
-	if (t->timer)
-		event_free(t->timer);
+	broker_free_event(t->timer);
 	fence_deinit(&t->fence);
 	metadata_free(t->tensor);
 	referrer_detach(b, t->buffer, &t->referrer);

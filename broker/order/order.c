@@ -121,8 +121,7 @@ int order_init(struct broker *b)
 
 void order_deinit(struct broker *b)
 {
-	if (b->order->gpu_watch)
-		event_free(b->order->gpu_watch);
+	broker_free_event(b->order->gpu_watch);
 	restored_deinit(&b->order->restored.pages);
 	restored_deinit(&b->order->restored.by_client);
 }

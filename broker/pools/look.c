@@ -58,6 +58,5 @@ int pools_init(struct broker *b)
 
 void pools_deinit(struct broker *b)
 {
-	if (b->memory->look_again)
-		event_free(b->memory->look_again);
+	broker_free_event(b->memory->look_again);
 }

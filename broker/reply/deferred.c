@@ -85,8 +85,7 @@ static struct deferred *deferred_new(struct request *r)
 /* Frees one that is in no list. */
 static void deferred_free(struct deferred *p)
 {
-	if (p->timer)
-		event_free(p->timer);
+	broker_free_event(p->timer);
 	charge_return(&p->charge);
 	free(p);
 }
