@@ -106,6 +106,14 @@ def test_a_channel_may_carry_more_data(client, pool):
         assert first.meta[-1] == 999
 
 
+def test_who_sends_what_no_message_carries_is_told_what_does(pool):
+    with pool.producer("c") as tx, pool.caller("s") as caller:
+        for send in tx.send, caller.start:
+            for much in {"data": b"x" * 65536}, {"meta": "x" * 65534}:
+                with pytest.raises(ValueError, match="^6553[67] bytes .* 65535 at most: .* Array$"):
+                    send(**much)
+
+
 def test_what_does_not_go_is_refused(client, pool):
     with pool.consumer("c", data_max=64) as rx, pool.producer("c") as tx, client.pool("other", kind="host") as other:
         a = pool.empty(3)

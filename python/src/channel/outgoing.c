@@ -31,6 +31,15 @@ static bool describe(struct outgoing *o, bool has_data)
 	return true;
 }
 
+static bool refuse(size_t n)
+{
+	PyErr_Format(PyExc_ValueError,
+		     "%zu bytes are too much to go with a message, which has %d at most: what is "
+		     "larger goes into an Array",
+		     n, SHARE_CHANNEL_DATA_MAX);
+	return false;
+}
+
 /* Returns false with an exception. */
 static bool make_room(struct outgoing *o, size_t n)
 {
@@ -39,11 +48,8 @@ static bool make_room(struct outgoing *o, size_t n)
 
 	if (n <= o->room - o->size)
 		return true;
-	if (n > SHARE_CHANNEL_DATA_MAX - o->size) {
-		PyErr_Format(PyExc_ValueError, "%zu bytes are too much to go with a message",
-			     o->size + n);
-		return false;
-	}
+	if (n > SHARE_CHANNEL_DATA_MAX - o->size)
+		return refuse(o->size + n);
 	room = o->n > 0 ? 2 * (o->size + n) : o->size + n; /* more comes, or this is the last */
 	larger = malloc(room);
 	if (!larger) {
@@ -111,10 +117,8 @@ static bool append_name(struct outgoing *o, PyObject *key)
 	text = PyUnicode_AsUTF8AndSize(key, &n);
 	if (!text)
 		return false;
-	if (n > UINT16_MAX) {
-		PyErr_Format(PyExc_ValueError, "%zd bytes are too much to go with a message", n);
-		return false;
-	}
+	if (n > UINT16_MAX)
+		return refuse((size_t)n);
 	size[0] = (unsigned char)n;
 	size[1] = (unsigned char)(n >> 8);
 	return append(o, size, sizeof(size)) && append(o, text, (size_t)n);
