@@ -39,6 +39,7 @@ struct client_memory {
 	uint32_t n_groups;
 	uint32_t n_unmapping; /* segments that it was asked to unmap and has not yet */
 	uint32_t n_overdue;   /* its messages since it last unmapped one */
+	uint32_t forgotten;   /* when it ends: it has nothing of the segments before this one */
 	LIST_HEAD(, open_pool) pools;
 	struct trim trim;
 };

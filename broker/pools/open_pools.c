@@ -29,7 +29,8 @@
 #include "broker/pools/pools.h"
 #include "broker/reply/request.h"
 
-#define POOL_COST 64 /* it may take a look at gated blocks, and retire segments */
+#define FORGET_COST 16 /* a record that goes, and memory that may */
+#define POOL_COST   64 /* it may take a look at gated blocks, and retire segments */
 
 static struct open_pool *find_pool(const struct client *c, uint64_t id)
 {
@@ -173,27 +174,39 @@ bool client_close_pools(struct client *c, int *budget)
 	return true;
 }
 
-/* Does something with each segment that the client has anything of. */
-static void for_each_had(struct client *c,
-			 void (*act)(struct broker *b, struct segment *s, struct client *c))
+/* The segment of that index; NULL: the client has nothing of it. */
+static struct segment *had_segment(const struct client *c, uint32_t i)
 {
-	for (uint32_t i = 0; i < client_possessions_end(c); i++) {
-		const struct possession *has = client_possession(c, i);
+	const struct possession *has = client_possession(c, i);
 
-		if (has && has->what)
-			act(c->broker, slab_at(&c->broker->memory->segments, i), c);
-	}
+	return has && has->what ? slab_at(&c->broker->memory->segments, i) : NULL;
 }
 
 void client_give_up(struct client *c)
 {
-	for_each_had(c, segment_give_up);
+	struct segment *s;
+
+	for (uint32_t i = 0; i < client_possessions_end(c); i++) {
+		s = had_segment(c, i);
+		if (s)
+			segment_give_up(c->broker, s, c);
+	}
 }
 
 bool client_forget(struct client *c, int *budget)
 {
-	(void)budget;
-	for_each_had(c, segment_forget_client);
+	uint32_t *next = &c->memory->forgotten;
+	struct segment *s;
+
+	for (; *next < client_possessions_end(c); ++*next) {
+		s = had_segment(c, *next);
+		if (!s)
+			continue;
+		if (*budget <= 0)
+			return false;
+		segment_forget_client(c->broker, s, c);
+		*budget -= FORGET_COST;
+	}
 	client_forget_page(c);
 	return true;
 }

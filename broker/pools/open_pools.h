@@ -39,7 +39,7 @@ bool client_close_pools(struct client *c, int *budget);
 /* Gives up, when the connection has ended and perhaps not the process, what goes with either. */
 void client_give_up(struct client *c);
 /* Forgets at the end what the client has: nobody counts it any more among those who have a segment,
- * or have its page. Returns true. */
+ * or have its page. True when that is done, as far as the budget goes. */
 bool client_forget(struct client *c, int *budget);
 
 #endif
