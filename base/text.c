@@ -10,7 +10,6 @@
  */
 #include "base/text.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

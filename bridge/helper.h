@@ -11,7 +11,6 @@ struct bridge;
  * answers, content comes and goes. What is asked is a task. They are run one after the other, in
  * their order.
  */
-struct helper;
 
 struct task {
 	TAILQ_ENTRY(task) next;

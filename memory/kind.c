@@ -2,8 +2,6 @@
 
 /* The table of kinds as data. */
 
-#include <string.h>
-
 #include "memory/kind.h"
 
 #define IS_DEVICE true

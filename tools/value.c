@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <pwd.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "bridge/data/inside.h"
-#include "bridge/data/memory.h"
 #include "bridge/link.h"
 
 /* Memory of a device comes or goes: for those who look at the link, and for UCX. */

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "bridge/data/inside.h"
-#include "bridge/data/memory.h"
 #include "bridge/link.h"
 
 #define SLOTS 8

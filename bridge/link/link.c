@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 
 #include <event2/buffer.h>
-#include <event2/bufferevent.h>
 #include <event2/listener.h>
 
 #include "base/clock.h"

@@ -13,7 +13,6 @@
 
 #include "base/mutation.h"
 #include "base/probe.h"
-#include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"

@@ -23,7 +23,6 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 #include "broker/monitor/monitor.h"
-#include "broker/order/fence.h"
 #include "broker/order/order.h"
 #include "broker/pools/supply.h"
 

@@ -11,6 +11,7 @@
 struct broker;
 struct buffer;
 struct client;
+struct failure;
 struct metadata;
 
 /*

@@ -13,7 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <event2/event.h>
 #include <share/channel.h>
 
 #include "broker/broker.h"

@@ -16,7 +16,6 @@
 #include "broker/keeper/kept.h"
 #include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
-#include "broker/order/fence.h"
 #include "pages/page.h"
 
 void member_give_slot_back(struct member *m)

@@ -18,7 +18,6 @@
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/records.h"
-#include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"

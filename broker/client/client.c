@@ -12,15 +12,12 @@
 #include <event2/event.h>
 
 #include "base/clock.h"
-#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
-#include "broker/client/end.h"
 #include "broker/client/inside.h"
 #include "broker/client/records.h"
-#include "broker/log/log.h"
 
 #define HANDSHAKE_SECONDS 10
 

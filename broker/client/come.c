@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/system/descriptor.h"
-#include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"

@@ -16,7 +16,6 @@
 #include <event2/event.h>
 #include <linux/sockios.h>
 
-#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
@@ -24,7 +23,6 @@
 #include "broker/client/inside.h"
 #include "broker/keeper/kept.h"
 #include "broker/socket/closer.h"
-#include "wire/packet.h"
 
 #define LOOKED_AT 32 /* so many connections are looked at in one go */
 

@@ -10,7 +10,6 @@
  * A client is freed there, never under the feet of a handler.
  */
 
-#include <stddef.h>
 #include <stdlib.h>
 
 #include <event2/event.h>
@@ -21,7 +20,6 @@
 #include "base/probe.h"
 #include "base/system/descriptor.h"
 #include "base/system/process.h"
-#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"

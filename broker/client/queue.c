@@ -12,7 +12,6 @@
 
 #include "base/mutation.h"
 #include "base/system/descriptor.h"
-#include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
@@ -23,7 +22,6 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
-#include "wire/packet.h"
 #include "wire/wire.h"
 
 void queued_free(struct connection *c, struct queued *q)

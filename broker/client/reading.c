@@ -3,7 +3,6 @@
 /* What clients say, a packet at a time, and the descriptors that come with it. */
 
 #include <errno.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -20,7 +19,6 @@
 #include "broker/journal/journal.h"
 #include "broker/socket/closer.h"
 #include "memory/adopt.h"
-#include "wire/packet.h"
 #include "wire/wire.h"
 
 #define PACKETS_A_TURN   16 /* so many that need no answer are read before it is others' turn */

@@ -10,7 +10,6 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
-#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"

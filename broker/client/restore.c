@@ -10,7 +10,6 @@
 #include <event2/event.h>
 
 #include "base/mutation.h"
-#include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
@@ -21,7 +20,6 @@
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/socket/closer.h"
-#include "wire/packet.h"
 
 static int charge_again(struct client *c)
 {

@@ -28,7 +28,6 @@
 #include "broker/client/conversation.h"
 #include "broker/client/inside.h"
 #include "broker/client/records.h"
-#include "wire/packet.h"
 
 #define FDS_IN_FLIGHT_MAX 192
 

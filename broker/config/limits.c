@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/size.h"
 #include "broker/config/who.h"
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <unistd.h>
 
 #include <event2/event.h>
@@ -34,7 +33,6 @@
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
-#include "wire/packet.h"
 
 #define BACK_OFF_FIRST_MS 100
 #define BACK_OFF_LAST_MS  10000

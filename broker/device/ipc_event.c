@@ -14,7 +14,6 @@
 
 #include <share/share.h>
 
-#include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"

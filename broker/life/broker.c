@@ -32,7 +32,6 @@
 #include "broker/life/inside.h"
 #include "broker/life/reload.h"
 #include "broker/life/restore.h"
-#include "broker/life/unpaid.h"
 #include "broker/life/upgrade.h"
 #include "broker/log/log.h"
 #include "broker/membership/membership.h"

@@ -20,7 +20,6 @@
 #include "broker/keeper/blame.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/inside.h"
-#include "broker/life/unpaid.h"
 #include "broker/memory/memory.h"
 #include "broker/names/names.h"
 #include "broker/order/order.h"

@@ -16,7 +16,6 @@
 #include "broker/config/machine.h"
 #include "broker/device/device.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
 #include "broker/reply/request.h"

@@ -25,7 +25,6 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/segment_cost.h"
 #include "broker/socket/closer.h"
 #include "wire/messages.h"
 

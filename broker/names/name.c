@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +15,7 @@
 #include <share/share.h>
 
 #include "base/mutation.h"
-#include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
 #include "broker/buffer/records.h"
 #include "broker/client/client.h"
@@ -32,9 +29,7 @@
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/watch.h"
-#include "broker/order/fence.h"
 #include "broker/order/records.h"
-#include "broker/reply/deferred.h"
 #include "broker/reply/request.h"
 
 static int compare_text(const void *a, size_t a_size, const void *b, size_t b_size)

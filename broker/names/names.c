@@ -7,7 +7,6 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/log/log.h"
 #include "broker/names/inside.h"
 #include "broker/names/name.h"
 #include "broker/names/watch.h"

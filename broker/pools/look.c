@@ -8,7 +8,6 @@
 
 #include "broker/broker.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/pool.h"
 #include "broker/pools/inside.h"
 #include "broker/pools/pools.h"
 

@@ -19,7 +19,6 @@
 #include "broker/log/log.h"
 #include "broker/memory/gated.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
 #include "broker/pools/inside.h"

@@ -14,7 +14,6 @@
 #include "broker/device/device.h"
 #include "broker/journal/object.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/pools/inside.h"
 #include "broker/pools/pool_records.h"

@@ -29,17 +29,13 @@
 #include <share/share.h>
 
 #include "base/size.h"
-#include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/clients.h"
-#include "broker/memory/gated.h"
 #include "broker/memory/memory.h"
-#include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
-#include "broker/memory/segment.h"
 #include "broker/pools/inside.h"
 #include "broker/pools/pools.h"
 #include "broker/pools/reuse.h"

@@ -13,11 +13,9 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/clients.h"
 #include "broker/reply/deferred.h"
 #include "broker/reply/request.h"
 

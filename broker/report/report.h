@@ -10,7 +10,6 @@
 
 /* What only reports need of each other: pages, and what is in a row. */
 
-struct client;
 struct pool;
 struct request;
 

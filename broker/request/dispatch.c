@@ -5,7 +5,6 @@
  * state before a handler sees it; handlers check what only they can know.
  */
 
-#include <stdbool.h>
 #include <stdio.h>
 
 #include <share/share.h>

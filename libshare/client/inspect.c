@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <share/admin.h>
 #include <share/channel.h>
 
 #include "libshare/client/inspect.h"

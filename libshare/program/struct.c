@@ -5,8 +5,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#include <share/share.h>
-
 #include "libshare/program/error.h"
 #include "libshare/program/struct.h"
 

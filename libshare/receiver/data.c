@@ -8,7 +8,6 @@
  */
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "libshare/receiver/data.h"
 

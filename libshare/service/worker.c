@@ -9,7 +9,6 @@
  * pages. So nobody can have somebody else answered.
  */
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/clock.h"

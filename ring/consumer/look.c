@@ -4,8 +4,6 @@
  * Whether a consumer has something to receive, or to be told of: it looks, and takes nothing.
  */
 
-#include <share/channel.h>
-
 #include "base/mutation.h"
 #include "ring/consumer/inside.h"
 #include "ring/entry.h"

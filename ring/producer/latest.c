@@ -11,7 +11,6 @@
  * before it says that it has got beyond it.
  */
 
-#include "base/mutation.h"
 #include "ring/producer/inside.h"
 
 /* Not below what has been looked at already. */

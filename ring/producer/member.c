@@ -8,7 +8,6 @@
 
 #include <linux/membarrier.h>
 
-#include "base/mutation.h"
 #include "ring/producer/inside.h"
 
 void ring_producer_identify(struct ring_producer *p, uint64_t member)

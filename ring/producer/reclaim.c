@@ -7,7 +7,6 @@
  * nothing to be given back, so there all that is done is retired at once.
  */
 
-#include "base/mutation.h"
 #include "ring/producer/inside.h"
 
 static bool take_done(struct ring_producer *p, struct ring_return *out)

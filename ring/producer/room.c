@@ -9,7 +9,6 @@
 
 #include <errno.h>
 
-#include "base/mutation.h"
 #include "ring/producer/inside.h"
 
 /* What somebody has given back comes before what is sent now, wherever it is in its lane. */

@@ -7,7 +7,6 @@
  * have acknowledged, too.
  */
 
-#include "base/mutation.h"
 #include "pages/timeline.h"
 #include "ring/producer/inside.h"
 

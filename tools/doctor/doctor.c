@@ -7,7 +7,6 @@
  * calls fail, "note" is what works and has a price, and the rest is "ok".
  */
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

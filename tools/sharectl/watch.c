@@ -15,8 +15,6 @@
 
 #include <jansson.h>
 
-#include <share/admin.h>
-
 #include "tools/sharectl/watch.h"
 #include "tools/value.h"
 

@@ -4,7 +4,6 @@
 
 #include <share/private/core.h>
 
-#include "python/src/channel/channel.h"
 #include "python/src/channel/inside.h"
 
 share_client *member_begin(struct pool *pool, share_pool_info *info)
