@@ -6,6 +6,7 @@
 # with the package from the tree and that extension.
 #
 # usage: environment.sh FOLDER [EXTENSION]
+#        environment.sh --packages, for the packages of others alone, ahead of the time
 #
 # What others have made is in an environment of its own, build/python-packages, which all presets look
 # into: to install it takes as long as many tests. Remove that folder to have newer packages.
@@ -21,7 +22,7 @@ wanted="numpy pyarrow cuda-bindings pytest"
 
 pip()
 {
-	"$shared/bin/pip" --python "$folder/venv/bin/python" install --quiet "$@"
+	"$shared/bin/pip" --python "$folder/venv/bin/python" install --quiet --no-compile "$@"
 }
 
 make_shared()
@@ -33,8 +34,8 @@ make_shared()
 	rm -rf "$shared"
 	"$python" -m venv "$shared" || return
 	# shellcheck disable=SC2086 # words
-	"$shared/bin/pip" install --quiet $wanted || return
-	"$shared/bin/pip" install --quiet 'tritonclient[http]' ||
+	"$shared/bin/pip" install --quiet --no-compile $wanted || return
+	"$shared/bin/pip" install --quiet --no-compile 'tritonclient[http]' ||
 		echo "no tritonclient: triton_test is skipped"
 	echo "$made" >"$shared/made"
 }
@@ -44,6 +45,7 @@ exec {lock}>"$source/build/python-packages.lock"
 flock "$lock"
 make_shared
 exec {lock}>&-
+[[ $folder != --packages ]] || exit 0
 
 rm -rf "$folder"
 mkdir -p "$folder/staged"

@@ -37,10 +37,10 @@ host()
 	checker --steps 8000 --channels 20 --kill --hang-up "$@"
 }
 
-# Long work and short lives: the ones in the middle of a chain are killed.
+# Long work and short lives: the ones in the middle of a chain are killed, or hang up and live on.
 short_lives()
 {
-	checker --steps 5000 --channels 0 --kill=15 --pause 20000 --streams 6 --processes 6 "$@"
+	checker --steps 5000 --channels 0 --kill=15 --hang-up --pause 20000 --streams 6 --processes 6 "$@"
 }
 
 # Mostly channels; those who take part in them die, hang up and come back.
@@ -208,7 +208,7 @@ k late_is_forgotten               kept_test
 5 fence_before_signal             host gpu
 5 signal_before_work              host
 6 drop_leases_at_hang_up          host
-6 poison_at_hang_up               host
+6 poison_at_hang_up               short_lives
 6 no_poison                       poison_test gpu
 6 dead_is_reached                 host
 6 trust_the_dying                 gpu_death_test
