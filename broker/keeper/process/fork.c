@@ -85,7 +85,7 @@ static void __attribute__((noreturn)) become_broker(struct state *s, int module)
 
 int broker_fork(struct state *s)
 {
-	int ends[2], pidfd;
+	int ends[2], pidfd = -1, r;
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
@@ -102,12 +102,14 @@ int broker_fork(struct state *s)
 		s->keeper.broker = ends[1];
 		become_broker(s, s->own[OWN_MODULE]);
 	}
+	r = pid < 0 ? -errno : 0;
 	fd_close(ends[1]);
-	pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
-	if (pidfd < 0) { /* a child that was made ends, as nobody says that it may begin */
+	if (r == 0 && (pidfd = (int)syscall(SYS_pidfd_open, pid, 0)) < 0)
+		r = -errno;
+	if (r < 0) { /* a child that was made ends, as nobody says that it may begin */
 		s->keeper.generation--;
 		fd_close(ends[0]);
-		return -EAGAIN;
+		return r;
 	}
 	s->own[OWN_SOCKET] = ends[0];
 	s->own[OWN_BROKER] = pidfd;

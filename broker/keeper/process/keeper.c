@@ -228,11 +228,14 @@ static void start_next(struct state *s)
 	listen_for_beats(s);
 	if (r == 0)
 		return;
-	log_error("cannot fork a broker: %s", strerror(-r));
+	log_error("cannot fork a broker, or have a descriptor of it: %s", strerror(-r));
 	s->wait_ms = WAIT_FIRST_MS;
 	s->status = EXIT_FAILURE;
 	take_signal(s);
-	s->is_over = s->end != 0; /* there is no broker that could be told */
+	/* There is no broker that could be told of a signal. And where the system has no
+	 * descriptors of processes, or something like a container keeps them from this one, the
+	 * next fork would be as much in vain. */
+	s->is_over = s->end != 0 || r == -ENOSYS || r == -EPERM;
 }
 
 static void wait_and_handle(struct state *s)

@@ -10,11 +10,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +34,7 @@ static char directory[] = "/tmp/share-start-XXXXXX";
 static char config[64], socket_path[64], lock_path[80];
 static struct failing_plan *plan;
 static int log_file, lifeline;
+static int without_pidfds; /* what pidfd_open() says to a broker, where it is not 0 */
 
 /* Something of everything that a configuration can say. */
 static const char text[] =
@@ -70,6 +75,21 @@ static void tidy(void)
 
 TestSuite(broker_start_failure, .init = prepare, .fini = tidy, .timeout = 3600);
 
+/* As a kernel before Linux 5.3, or a container that does not know the call. */
+static void refuse_pidfds(void)
+{
+	struct sock_filter filter[] = {
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)without_pidfds),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+	struct sock_fprog program = {sizeof(filter) / sizeof(*filter), filter};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		_exit(126);
+}
+
 static void __attribute__((noreturn)) become_broker(void)
 {
 	char fd[16];
@@ -79,6 +99,8 @@ static void __attribute__((noreturn)) become_broker(void)
 	dup2(log_file, STDERR_FILENO);
 	fcntl(lifeline, F_SETFD, 0);
 	snprintf(fd, sizeof(fd), "%d", lifeline);
+	if (without_pidfds)
+		refuse_pidfds();
 	execl(FAILING_BROKER, FAILING_BROKER, "--config", config, "--socket", socket_path,
 	      "--lifeline-fd", fd, (char *)NULL);
 	_exit(127);
@@ -145,4 +167,19 @@ Test(broker_start_failure, any_descriptor)
 Test(broker_start_failure, any_event_of_the_loop)
 {
 	cr_assert(fail_one_after_the_other(FAILING_EVENT, ENOMEM) >= 4);
+}
+
+/* It says so once, and does not go on forking brokers that cannot begin. */
+Test(broker_start_failure, descriptors_of_processes_that_there_are_not)
+{
+	static const int errors[] = {ENOSYS, EPERM};
+	char said[16384], *word;
+
+	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+		without_pidfds = errors[i];
+		cr_assert_eq(run_once(0, 0, 1, said, sizeof(said)), 1, "having said: %s", said);
+		word = strstr(said, strerror(errors[i]));
+		cr_assert(word && !strstr(word + 1, "error: "), "having said: %s", said);
+		cr_assert(access(socket_path, F_OK) < 0, "it left its socket");
+	}
 }
