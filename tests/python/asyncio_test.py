@@ -387,22 +387,20 @@ def test_a_lookup_that_is_there_wakes_no_other(client, pool, monkeypatch):
 
     async def main():
         names = [f"many/{i}" for i in range(50)]
-        tasks = [asyncio.ensure_future(client.lookup_async(name)) for name in names]
-        for _ in range(10):
-            await asyncio.sleep(0)
+        tasks = [await begin(client, client.lookup_async(name)) for name in names]
         for name, task in zip(names, tasks):
             pool.array(b"x").publish(name)
-            (await asyncio.wait_for(task, LIMIT)).release()
+            (await task).release()
 
-    asyncio.run(main())
+    run(main())
     assert len(expired) <= 100
 
 
 def abandon(rx):
     """A task of a loop that is closed while it waits."""
     loop = asyncio.new_event_loop()
-    task = loop.create_task(rx.recv_async())
-    loop.run_until_complete(asyncio.sleep(0.01))
+    task = loop.run_until_complete(begin(rx, rx.recv_async()))
+    loop.run_until_complete(asyncio.sleep(0))
     loop.close()
     return task
 
@@ -415,16 +413,14 @@ def test_a_loop_that_was_closed_counts_no_more(pool, monkeypatch):
 
     async def main():
         with pool.producer("c") as tx:
-            task = asyncio.ensure_future(rx.recv_async())
-            for _ in range(10):
-                await asyncio.sleep(0)
+            task = await begin(rx, rx.recv_async())
             tx.send(data=b"1")
-            (await asyncio.wait_for(task, LIMIT)).ack()
+            (await task).ack()
 
     with pool.consumer("c") as rx:
         task = abandon(rx)
         looks.clear()
-        asyncio.run(main())
+        run(main())
         assert looks == [None]
         task._log_destroy_pending = False
 
