@@ -115,7 +115,7 @@ static bool has_room(const struct connection *c, size_t size)
 	return size < (size_t)room;
 }
 
-/* The same, but only if the message can go out now and leaves room for answers; else -EAGAIN, and
+/* As say(), but only if the message can go out now and leaves room for answers; else -EAGAIN, and
  * nothing has happened. */
 static int offer(struct connection *c, const struct wire_message *m, const int *fds, size_t n_fds)
 {

@@ -35,8 +35,8 @@ _lines: dict[tuple[int, int], deque[asyncio.Future[None]]] = {}
 
 def _wake(loop: asyncio.AbstractEventLoop, fd: int, thing: Any) -> None:
     """All who wait ask again. So the thing tells no more, as some of what it tells nobody waits for by now: what a task
-    that has given up has asked for, or the answer to a call that nobody awaits yet. What a client has got is in mailboxes
-    then, each with a descriptor of its own: a thousand look-ups are not asked for because one of them is there."""
+    that has given up has asked for, or the answer to a call that nobody awaits yet. Those who wait by a client need not
+    all ask: what it has got is in mailboxes once it has dispatched, and each of these has a descriptor that tells."""
     if isinstance(thing, Client):
         with contextlib.suppress(Error):  # then there is nothing more to come, and all are told so
             thing.dispatch()
