@@ -50,6 +50,7 @@ static void owns(struct child *self, void *data)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_client *c = child_connect("owner");
+	share_fence written;
 	share_buffer *b;
 	share_pool *p;
 
@@ -60,6 +61,10 @@ static void owns(struct child *self, void *data)
 	check_ok(share_alloc(p, 5000, NULL, &b));
 	buffer_write(b, "content");
 	check_ok(share_publish(b, "name", NULL));
+	/* who looks it up has nothing to wait for then, and calls the driver for the import alone
+	 */
+	check_ok(share_fence_record(c, 0, NULL, &written));
+	check_ok(share_fence_synchronize(c, &written, -1));
 	child_point(self, "published");
 	check(buffer_reads(b, "content"));
 	check_ok(share_unpublish(c, "name"));
