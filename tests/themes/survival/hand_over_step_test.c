@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/harness/gate.h"
 #include "tests/harness/plan.h"
 #include "tests/support/gpu_memory.h"
 #include "tests/support/visit.h"
@@ -102,15 +103,19 @@ static int export(struct life *l)
 	return share_export(l->own, NULL, &l->token);
 }
 
-/* It has what was written; or this says that it is gone, where it goes with its owner. */
+/* It has what was written; or this says that it is gone, where it goes with its owner, who may die
+ * at any time: so it is read once. */
 static void expect_value(struct life *l, share_buffer *b)
 {
-	char byte;
+	char bytes[SIZE] = "";
+	int r = share_copy_to_host(b, 0, bytes, sizeof(bytes), NULL);
 
-	if (goes_with_owner && share_copy_to_host(b, 0, &byte, 1, NULL) == SHARE_EOWNERDEAD)
+	if (goes_with_owner && r == SHARE_EOWNERDEAD) {
 		l->has_lost = true;
-	else
-		buffer_expect(b, VALUE);
+		return;
+	}
+	check_ok(r);
+	expect_filled(bytes, VALUE, sizeof(bytes));
 }
 
 /* Whether the giver's work was done may be unknown if it is dead, but it was. */
