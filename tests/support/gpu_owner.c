@@ -61,8 +61,7 @@ static void owns(struct child *self, void *data)
 	check_ok(share_alloc(p, 5000, NULL, &b));
 	buffer_write(b, "content");
 	check_ok(share_publish(b, "name", NULL));
-	/* who looks it up has nothing to wait for then, and calls the driver for the import alone
-	 */
+	/* so that who looks it up waits for nothing, and calls the driver for the import alone */
 	check_ok(share_fence_record(c, 0, NULL, &written));
 	check_ok(share_fence_synchronize(c, &written, -1));
 	child_point(self, "published");
