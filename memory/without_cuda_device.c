@@ -3,6 +3,9 @@
 /* Stand-ins for devices, their exporters and their events, for a build that found no CUDA headers.
  * Each function fails and says so. */
 
+/* What a function is given is for the one that has a driver. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #include <share/error.h>
 
 #include "base/failure.h"
@@ -12,38 +15,32 @@
 
 int memory_devices_init(uint32_t *n, struct failure *failure)
 {
-	(void)n;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct failure *failure)
 {
-	(void)ordinal, (void)out;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_device_open(const char *uuid_text, struct failure *failure)
 {
-	(void)uuid_text;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 static int no_create(uint64_t size, uint64_t address, struct memory_segment *out,
 		     struct failure *failure)
 {
-	(void)size, (void)address, (void)out;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 static int no_destroy(struct memory_segment *segment, struct failure *failure)
 {
-	(void)segment, (void)failure;
 	return 0;
 }
 
 static bool cannot(uint32_t ordinal, uint64_t *granularity)
 {
-	(void)ordinal, (void)granularity;
 	return false;
 }
 
@@ -56,19 +53,16 @@ MEMORY_KINDS(NO_EXPORTER)
 int memory_device_zero(enum memory_kind_id kind, const struct memory_segment *segment,
 		       uint64_t offset, uint64_t size, struct failure *failure)
 {
-	(void)kind, (void)segment, (void)offset, (void)size;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_event_create(struct memory_event **out, unsigned char handle[64],
 			struct failure *failure)
 {
-	(void)out, (void)handle;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_event_destroy(struct memory_event *e, bool wedged, struct failure *failure)
 {
-	(void)e, (void)wedged;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }

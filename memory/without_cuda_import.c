@@ -5,6 +5,9 @@
  * be imported, so the other functions are never called with a mapping on a device.
  */
 
+/* What a function is given is for the one that has a driver. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #include <share/error.h>
 
 #include "base/failure.h"
@@ -18,19 +21,16 @@
 static int no_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
 		     struct failure *failure)
 {
-	(void)recipe, (void)fd, (void)m;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 static int no_upgrade(struct memory_mapping *m, int fd, struct failure *failure)
 {
-	(void)m, (void)fd;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 static void no_unmap(struct memory_mapping *m)
 {
-	(void)m;
 }
 
 #define NO_IMPORTER(NAME, name, id_, where, ...)                                                  \
@@ -44,7 +44,6 @@ MEMORY_KINDS(NO_IMPORTER)
 bool memory_device_find(const void *address, uint64_t size, struct memory_found *out, int *r,
 			struct failure *failure)
 {
-	(void)address, (void)size, (void)out, (void)r, (void)failure;
 	return false;
 }
 
@@ -56,14 +55,12 @@ bool memory_driver_is_loaded(void)
 int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *to, uint64_t size,
 			void *stream, struct failure *failure)
 {
-	(void)m, (void)offset, (void)to, (void)size, (void)stream;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_copy_between(struct memory_mapping *to, uint64_t to_offset, struct memory_mapping *from,
 			uint64_t from_offset, uint64_t size, void *stream, struct failure *failure)
 {
-	(void)to, (void)to_offset, (void)from, (void)from_offset, (void)size, (void)stream;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
@@ -71,33 +68,28 @@ int memory_copy_staged(const struct memory_mapping *to, uint64_t to_offset,
 		       const struct memory_mapping *from, uint64_t from_offset, uint64_t size,
 		       struct failure *failure)
 {
-	(void)to, (void)to_offset, (void)from, (void)from_offset, (void)size;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const void *from,
 			  uint64_t size, void *stream, struct failure *failure)
 {
-	(void)m, (void)offset, (void)from, (void)size, (void)stream;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_stream_synchronize(const struct memory_mapping *m, void *stream, struct failure *failure)
 {
-	(void)m, (void)stream;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 bool memory_stream_ops(int ordinal)
 {
-	(void)ordinal;
 	return false;
 }
 
 int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
 			 struct memory_page *out, struct failure *failure)
 {
-	(void)ordinal, (void)page, (void)size, (void)readonly, (void)out;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
@@ -108,33 +100,28 @@ void memory_page_unregister(struct memory_page *p)
 
 int memory_page_check(const struct memory_page *p, struct failure *failure)
 {
-	(void)p;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_stream_open(int ordinal, void *stream, struct memory_stream *out,
 		       struct failure *failure)
 {
-	(void)ordinal, (void)stream, (void)out;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_stream_close(struct memory_stream *s)
 {
-	(void)s;
 }
 
 int memory_stream_write(struct memory_stream *s, const struct memory_page *p, size_t offset,
 			uint64_t value, struct failure *failure)
 {
-	(void)s, (void)p, (void)offset, (void)value;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_stream_wait(struct memory_stream *s, const struct memory_wait *waits, size_t n,
 		       struct failure *failure)
 {
-	(void)s, (void)waits, (void)n;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
@@ -146,133 +133,111 @@ unsigned memory_stream_connections(void)
 int memory_ipc_event_open(int ordinal, void *stream, const unsigned char handle[64],
 			  struct memory_ipc_event **out, struct failure *failure)
 {
-	(void)ordinal, (void)stream, (void)handle, (void)out;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_ipc_event_close(struct memory_ipc_event *e)
 {
-	(void)e;
 }
 
 int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct failure *failure)
 {
-	(void)e, (void)stream;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct failure *failure)
 {
-	(void)e, (void)stream;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_device_ordinal(const char *uuid_text, int *out, struct failure *failure)
 {
-	(void)uuid_text, (void)out;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_marks_open(int ordinal, struct memory_marks **out, struct failure *failure)
 {
-	(void)ordinal, (void)out;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_marks_close(struct memory_marks *k)
 {
-	(void)k;
 }
 
 void *memory_marks_stream(struct memory_marks *k)
 {
-	(void)k;
 	return NULL;
 }
 
 int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct failure *failure)
 {
-	(void)ordinal, (void)stream, (void)id;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m, bool stay,
 		     struct failure *failure)
 {
-	(void)k, (void)stream, (void)m, (void)stay;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_mark *m,
 		     struct failure *failure)
 {
-	(void)k, (void)stream, (void)m;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
 			    struct failure *failure)
 {
-	(void)k, (void)m;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_mark_free(struct memory_marks *k, struct memory_mark *m)
 {
-	(void)k, (void)m;
 }
 
 int memory_copier_open(int ordinal, struct memory_copier **out, struct failure *failure)
 {
-	(void)ordinal, (void)out;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_copier_close(struct memory_copier *c)
 {
-	(void)c;
 }
 
 void *memory_copier_stream(struct memory_copier *c)
 {
-	(void)c;
 	return NULL;
 }
 
 int memory_copier_stay(struct memory_copier *c, struct failure *failure)
 {
-	(void)c;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_copier_to_host(struct memory_copier *c, void *to, const void *from, uint64_t size,
 			  struct failure *failure)
 {
-	(void)c, (void)to, (void)from, (void)size;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_copier_from_host(struct memory_copier *c, void *to, const void *from, uint64_t size,
 			    struct failure *failure)
 {
-	(void)c, (void)to, (void)from, (void)size;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_copier_set(struct memory_copier *c, struct memory_point *p, struct failure *failure)
 {
-	(void)c, (void)p;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_copier_reached(struct memory_copier *c, const struct memory_point *p,
 			  struct failure *failure)
 {
-	(void)c, (void)p;
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_copier_forget(struct memory_copier *c, struct memory_point *p)
 {
-	(void)c, (void)p;
 }
