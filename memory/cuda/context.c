@@ -11,28 +11,32 @@
 #include "base/failure.h"
 #include "memory/cuda/context.h"
 
+int cuda_enter_primary(const struct cuda *cu, CUdevice device, CUcontext *out,
+		       struct failure *failure)
+{
+	int r = cuda_check(failure, "cuDevicePrimaryCtxRetain",
+			   cu->DevicePrimaryCtxRetain(out, device));
+
+	if (r != 0)
+		return r;
+	r = cuda_check(failure, "cuCtxPushCurrent", cu->CtxPushCurrent(*out));
+	if (r != 0)
+		cu->DevicePrimaryCtxRelease(device);
+	return r;
+}
+
 int cuda_enter(const struct cuda *cu, CUdevice device, struct cuda_scope *out,
 	       struct failure *failure)
 {
 	CUcontext context = NULL;
-	CUresult result;
+	int r = cuda_check(failure, "cuCtxGetCurrent", cu->CtxGetCurrent(&context));
 
 	*out = (struct cuda_scope){.cu = cu, .device = device};
-	result = cu->CtxGetCurrent(&context);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuCtxGetCurrent", result);
-	if (context)
-		return 0;
-	result = cu->DevicePrimaryCtxRetain(&context, device);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
-	result = cu->CtxPushCurrent(context);
-	if (result != CUDA_SUCCESS) {
-		cu->DevicePrimaryCtxRelease(device);
-		return cuda_fail(failure, "cuCtxPushCurrent", result);
-	}
-	out->entered = true;
-	return 0;
+	if (r != 0 || context)
+		return r;
+	r = cuda_enter_primary(cu, device, &context, failure);
+	out->entered = r == 0;
+	return r;
 }
 
 bool cuda_leave_keeping(struct cuda_scope *scope)
@@ -69,14 +73,48 @@ void cuda_relax_end(struct cuda_relaxed *relaxed)
 	exchange(relaxed->cu, &relaxed->before);
 }
 
+int cuda_own_stream_init(struct cuda_own_stream *s, CUdevice device, struct failure *failure)
+{
+	struct cuda_relaxed relaxed;
+	CUcontext popped;
+	int r = cuda_get(&s->cu, failure);
+
+	s->device = device;
+	if (r == 0)
+		r = cuda_enter_primary(s->cu, device, &s->context, failure);
+	if (r != 0)
+		return r;
+	cuda_relax(s->cu, &relaxed);
+	r = cuda_check(failure, "cuStreamCreate",
+		       s->cu->StreamCreate(&s->stream, CU_STREAM_NON_BLOCKING));
+	cuda_relax_end(&relaxed);
+	s->cu->CtxPopCurrent(&popped);
+	if (r != 0)
+		s->cu->DevicePrimaryCtxRelease(device);
+	return r;
+}
+
+void cuda_own_stream_deinit(struct cuda_own_stream *s)
+{
+	struct cuda_relaxed relaxed;
+	CUcontext popped;
+
+	if (s->cu->CtxPushCurrent(s->context) == CUDA_SUCCESS) {
+		cuda_relax(s->cu, &relaxed);
+		s->cu->StreamDestroy(s->stream);
+		cuda_relax_end(&relaxed);
+		s->cu->CtxPopCurrent(&popped);
+	}
+	s->cu->DevicePrimaryCtxRelease(s->device);
+}
+
 int cuda_check_pointer(const struct cuda *cu, CUdeviceptr pointer, CUdevice device,
 		       struct failure *failure)
 {
 	unsigned type = 0;
 	int ordinal = -1;
-	CUresult result;
+	CUresult result = cu->PointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer);
 
-	result = cu->PointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer);
 	if (result == CUDA_SUCCESS)
 		result =
 		    cu->PointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);

@@ -21,6 +21,10 @@ void cuda_leave(struct cuda_scope *scope);
  * it later. */
 bool cuda_leave_keeping(struct cuda_scope *scope);
 
+/* Retains the primary context of @device and makes it current; neither of these if it fails. */
+int cuda_enter_primary(const struct cuda *cu, CUdevice device, CUcontext *out,
+		       struct failure *failure);
+
 /*
  * While any thread captures a stream into a graph, the driver refuses calls that block or that
  * allocate, import, free or register memory, because the graph could depend on what they do; and a
@@ -34,6 +38,18 @@ struct cuda_relaxed {
 
 void cuda_relax(const struct cuda *cu, struct cuda_relaxed *out);
 void cuda_relax_end(struct cuda_relaxed *relaxed);
+
+/* A stream of the library's own, which waits for nobody else's work, in the primary context of a
+ * device. The context is kept as long as there is the stream. */
+struct cuda_own_stream {
+	const struct cuda *cu;
+	CUdevice device;
+	CUcontext context;
+	CUstream stream;
+};
+
+int cuda_own_stream_init(struct cuda_own_stream *s, CUdevice device, struct failure *failure);
+void cuda_own_stream_deinit(struct cuda_own_stream *s);
 
 /* Checks that @pointer is device memory of @device, so that an import has made what its recipe
  * says. */

@@ -11,20 +11,15 @@
 
 #include "base/failure.h"
 #include "memory/copier.h"
-#include "memory/cuda/driver.h"
+#include "memory/cuda/context.h"
 
 struct memory_copier {
-	const struct cuda *cu;
-	int ordinal;
-	CUcontext context; /* the primary context, which is kept */
-	CUstream stream;
+	struct cuda_own_stream own;
 };
 
 static int enter(const struct memory_copier *c, struct failure *failure)
 {
-	CUresult result = c->cu->CtxPushCurrent(c->context);
-
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuCtxPushCurrent", result);
+	return cuda_check(failure, "cuCtxPushCurrent", c->own.cu->CtxPushCurrent(c->own.context));
 }
 
 /* Leaves the context, and says what the call between has come to. */
@@ -33,25 +28,8 @@ static int leave(const struct memory_copier *c, const char *call, CUresult resul
 {
 	CUcontext popped;
 
-	c->cu->CtxPopCurrent(&popped);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, call, result);
-}
-
-static int open_stream(struct memory_copier *c, struct failure *failure)
-{
-	CUresult result = c->cu->DevicePrimaryCtxRetain(&c->context, c->ordinal);
-	int r;
-
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
-	r = enter(c, failure);
-	if (r == 0) {
-		result = c->cu->StreamCreate(&c->stream, CU_STREAM_NON_BLOCKING);
-		r = leave(c, "cuStreamCreate", result, failure);
-	}
-	if (r != 0)
-		c->cu->DevicePrimaryCtxRelease(c->ordinal);
-	return r;
+	c->own.cu->CtxPopCurrent(&popped);
+	return cuda_check(failure, call, result);
 }
 
 int memory_copier_open(int ordinal, struct memory_copier **out, struct failure *failure)
@@ -61,10 +39,7 @@ int memory_copier_open(int ordinal, struct memory_copier **out, struct failure *
 
 	if (!c)
 		return failure_set(failure, SHARE_ENOMEM, "this process is out of memory");
-	c->ordinal = ordinal;
-	r = cuda_get(&c->cu, failure);
-	if (r == 0)
-		r = open_stream(c, failure);
+	r = cuda_own_stream_init(&c->own, ordinal, failure);
 	if (r == 0)
 		*out = c;
 	else
@@ -74,19 +49,14 @@ int memory_copier_open(int ordinal, struct memory_copier **out, struct failure *
 
 void memory_copier_close(struct memory_copier *c)
 {
-	struct failure ignored;
-
-	if (!c)
-		return;
-	if (enter(c, &ignored) == 0)
-		leave(c, "cuStreamDestroy", c->cu->StreamDestroy(c->stream), &ignored);
-	c->cu->DevicePrimaryCtxRelease(c->ordinal);
+	if (c)
+		cuda_own_stream_deinit(&c->own);
 	free(c);
 }
 
 void *memory_copier_stream(struct memory_copier *c)
 {
-	return c->stream;
+	return c->own.stream;
 }
 
 int memory_copier_stay(struct memory_copier *c, struct failure *failure)
@@ -101,9 +71,10 @@ int memory_copier_to_host(struct memory_copier *c, void *to, const void *from, u
 
 	if (r != 0)
 		return r;
-	return leave(c, "cuMemcpyDtoHAsync",
-		     c->cu->MemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, size, c->stream),
-		     failure);
+	return leave(
+	    c, "cuMemcpyDtoHAsync",
+	    c->own.cu->MemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, size, c->own.stream),
+	    failure);
 }
 
 int memory_copier_from_host(struct memory_copier *c, void *to, const void *from, uint64_t size,
@@ -113,9 +84,10 @@ int memory_copier_from_host(struct memory_copier *c, void *to, const void *from,
 
 	if (r != 0)
 		return r;
-	return leave(c, "cuMemcpyHtoDAsync",
-		     c->cu->MemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, from, size, c->stream),
-		     failure);
+	return leave(
+	    c, "cuMemcpyHtoDAsync",
+	    c->own.cu->MemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, from, size, c->own.stream),
+	    failure);
 }
 
 int memory_copier_set(struct memory_copier *c, struct memory_point *p, struct failure *failure)
@@ -127,12 +99,12 @@ int memory_copier_set(struct memory_copier *c, struct memory_point *p, struct fa
 	if (r != 0)
 		return r;
 	if (!event) {
-		result = c->cu->EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+		result = c->own.cu->EventCreate(&event, CU_EVENT_DISABLE_TIMING);
 		if (result != CUDA_SUCCESS)
 			return leave(c, "cuEventCreate", result, failure);
 		p->event = event;
 	}
-	return leave(c, "cuEventRecord", c->cu->EventRecord(event, c->stream), failure);
+	return leave(c, "cuEventRecord", c->own.cu->EventRecord(event, c->own.stream), failure);
 }
 
 int memory_copier_reached(struct memory_copier *c, const struct memory_point *p,
@@ -143,7 +115,7 @@ int memory_copier_reached(struct memory_copier *c, const struct memory_point *p,
 
 	if (r != 0)
 		return r;
-	result = c->cu->EventQuery(p->event);
+	result = c->own.cu->EventQuery(p->event);
 	if (result != CUDA_ERROR_NOT_READY)
 		return leave(c, "cuEventQuery", result, failure);
 	leave(c, NULL, CUDA_SUCCESS, failure);
@@ -155,6 +127,6 @@ void memory_copier_forget(struct memory_copier *c, struct memory_point *p)
 	struct failure ignored;
 
 	if (p->event && enter(c, &ignored) == 0)
-		leave(c, "cuEventDestroy", c->cu->EventDestroy(p->event), &ignored);
+		leave(c, "cuEventDestroy", c->own.cu->EventDestroy(p->event), &ignored);
 	p->event = NULL;
 }

@@ -10,6 +10,7 @@
 #include <share/error.h>
 
 #include "base/failure.h"
+#include "memory/cuda/context.h"
 #include "memory/cuda/device_open.h"
 #include "memory/device.h"
 
@@ -45,22 +46,14 @@ int device_opened(const struct device_open **out, struct failure *failure)
 int device_opened_context(const struct device_open **out, struct failure *failure)
 {
 	CUcontext context;
-	CUresult result;
-	int r;
+	int r = device_opened(out, failure);
 
-	r = device_opened(out, failure);
 	if (r < 0 || opened.context)
 		return r;
-	result = opened.cu->DevicePrimaryCtxRetain(&context, opened.device);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
-	result = opened.cu->CtxPushCurrent(context);
-	if (result != CUDA_SUCCESS) {
-		opened.cu->DevicePrimaryCtxRelease(opened.device);
-		return cuda_fail(failure, "cuCtxPushCurrent", result);
-	}
-	opened.context = context;
-	return 0;
+	r = cuda_enter_primary(opened.cu, opened.device, &context, failure);
+	if (r == 0)
+		opened.context = context;
+	return r;
 }
 
 void device_name_in(const struct device_open *device, struct memory_recipe *recipe)

@@ -23,6 +23,11 @@ bool cuda_is_in_use(const struct cuda **out);
 /* Puts "CALL: CUDA_ERROR_... (text)" into @failure, with what the user can do where that is known.
  * Returns the SHARE_E... number of the error. */
 int cuda_fail(struct failure *failure, const char *call, CUresult result);
+/* Returns 0 if the call succeeded, and otherwise what cuda_fail() does. */
+static inline int cuda_check(struct failure *failure, const char *call, CUresult result)
+{
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, call, result);
+}
 
 /* Returns the value of an attribute, or 0 if the driver does not know the attribute. */
 int cuda_attribute(const struct cuda *cu, CUdevice device, CUdevice_attribute which);

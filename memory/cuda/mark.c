@@ -13,32 +13,8 @@
 #include "memory/stream.h"
 
 struct memory_marks {
-	const struct cuda *cu;
-	int ordinal;
-	CUcontext context; /* the primary context, which is kept */
-	CUstream stream;
+	struct cuda_own_stream own;
 };
-
-static int open_stream(struct memory_marks *k, struct failure *failure)
-{
-	CUresult result = k->cu->DevicePrimaryCtxRetain(&k->context, k->ordinal);
-	struct cuda_relaxed relaxed;
-	CUcontext popped;
-
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
-	result = k->cu->CtxPushCurrent(k->context);
-	if (result == CUDA_SUCCESS) {
-		cuda_relax(k->cu, &relaxed);
-		result = k->cu->StreamCreate(&k->stream, CU_STREAM_NON_BLOCKING);
-		cuda_relax_end(&relaxed);
-		k->cu->CtxPopCurrent(&popped);
-	}
-	if (result == CUDA_SUCCESS)
-		return 0;
-	k->cu->DevicePrimaryCtxRelease(k->ordinal);
-	return cuda_fail(failure, "cuStreamCreate", result);
-}
 
 int memory_marks_open(int ordinal, struct memory_marks **out, struct failure *failure)
 {
@@ -47,10 +23,7 @@ int memory_marks_open(int ordinal, struct memory_marks **out, struct failure *fa
 
 	if (!k)
 		return failure_set(failure, SHARE_ENOMEM, "this process is out of memory");
-	k->ordinal = ordinal;
-	r = cuda_get(&k->cu, failure);
-	if (r == 0)
-		r = open_stream(k, failure);
+	r = cuda_own_stream_init(&k->own, ordinal, failure);
 	if (r == 0)
 		*out = k;
 	else
@@ -60,24 +33,14 @@ int memory_marks_open(int ordinal, struct memory_marks **out, struct failure *fa
 
 void memory_marks_close(struct memory_marks *k)
 {
-	struct cuda_relaxed relaxed;
-	CUcontext popped;
-
-	if (!k)
-		return;
-	if (k->cu->CtxPushCurrent(k->context) == CUDA_SUCCESS) {
-		cuda_relax(k->cu, &relaxed);
-		k->cu->StreamDestroy(k->stream);
-		cuda_relax_end(&relaxed);
-		k->cu->CtxPopCurrent(&popped);
-	}
-	k->cu->DevicePrimaryCtxRelease(k->ordinal);
+	if (k)
+		cuda_own_stream_deinit(&k->own);
 	free(k);
 }
 
 void *memory_marks_stream(struct memory_marks *k)
 {
-	return k->stream;
+	return k->own.stream;
 }
 
 int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct failure *failure)
@@ -118,24 +81,23 @@ static CUresult create_event(const struct cuda *cu, struct memory_mark *m)
 static int move(struct memory_marks *k, const struct memory_stream *s, struct memory_mark *m,
 		struct failure *failure)
 {
-	CUresult result = CUDA_SUCCESS;
+	int r = 0;
 
 	if (!m->event)
-		result = create_event(k->cu, m);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuEventCreate", result);
-	result = k->cu->EventRecord(m->event, s->stream);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuEventRecord", result);
-	m->stream = s->id;
-	return 0;
+		r = cuda_check(failure, "cuEventCreate", create_event(k->own.cu, m));
+	if (r == 0)
+		r = cuda_check(failure, "cuEventRecord",
+			       k->own.cu->EventRecord(m->event, s->stream));
+	if (r == 0)
+		m->stream = s->id;
+	return r;
 }
 
 static bool is_here(struct memory_marks *k)
 {
 	CUcontext current;
 
-	return k->cu->CtxGetCurrent(&current) == CUDA_SUCCESS && current == k->context;
+	return k->own.cu->CtxGetCurrent(&current) == CUDA_SUCCESS && current == k->own.context;
 }
 
 int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m, bool stay,
@@ -145,15 +107,15 @@ int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m
 	unsigned long long id;
 	int r;
 
-	if (m->event && cuda_stream_id(k->cu, stream, &id)) {
+	if (m->event && cuda_stream_id(k->own.cu, stream, &id)) {
 		if (stay && id != m->stream)
 			return MARK_OTHER_STREAM;
 		/* The mark was recorded on this stream before, so the stream is of the right
 		 * context. */
-		if (id == m->stream && k->cu->EventRecord(m->event, stream) == CUDA_SUCCESS)
+		if (id == m->stream && k->own.cu->EventRecord(m->event, stream) == CUDA_SUCCESS)
 			return 0;
 	}
-	r = memory_stream_open(k->ordinal, stream, &s, failure);
+	r = memory_stream_open(k->own.device, stream, &s, failure);
 	if (r != 0)
 		return r;
 	if (stay && s.id != m->stream)
@@ -167,34 +129,29 @@ int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m
 int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_mark *m,
 		     struct failure *failure)
 {
-	CUresult result = CUDA_SUCCESS;
 	struct memory_stream s;
-	bool here;
-	int r;
+	int r = memory_stream_open(k->own.device, stream, &s, failure);
 
-	r = memory_stream_open(k->ordinal, stream, &s, failure);
 	if (r != 0)
 		return r;
-	here = is_here(k);
-	if (here)
-		result = k->cu->StreamWaitEvent(stream, m->event, 0);
+	r = is_here(k) ? cuda_check(failure, "cuStreamWaitEvent",
+				    k->own.cu->StreamWaitEvent(stream, m->event, 0))
+		       : MARK_OTHER_CONTEXT;
 	memory_stream_close(&s);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuStreamWaitEvent", result);
-	return here ? 0 : MARK_OTHER_CONTEXT;
+	return r;
 }
 
 int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
 			    struct failure *failure)
 {
-	CUresult result = k->cu->CtxPushCurrent(k->context);
+	CUresult result = k->own.cu->CtxPushCurrent(k->own.context);
 	CUcontext popped;
 
 	if (result == CUDA_SUCCESS) {
-		result = k->cu->StreamWaitEvent(k->stream, m->event, 0);
-		k->cu->CtxPopCurrent(&popped);
+		result = k->own.cu->StreamWaitEvent(k->own.stream, m->event, 0);
+		k->own.cu->CtxPopCurrent(&popped);
 	}
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuStreamWaitEvent", result);
+	return cuda_check(failure, "cuStreamWaitEvent", result);
 }
 
 void memory_mark_free(struct memory_marks *k, struct memory_mark *m)
@@ -202,11 +159,11 @@ void memory_mark_free(struct memory_marks *k, struct memory_mark *m)
 	struct cuda_relaxed relaxed;
 	CUcontext popped;
 
-	if (!m->event || k->cu->CtxPushCurrent(k->context) != CUDA_SUCCESS)
+	if (!m->event || k->own.cu->CtxPushCurrent(k->own.context) != CUDA_SUCCESS)
 		return;
-	cuda_relax(k->cu, &relaxed);
-	k->cu->EventDestroy(m->event);
+	cuda_relax(k->own.cu, &relaxed);
+	k->own.cu->EventDestroy(m->event);
 	cuda_relax_end(&relaxed);
-	k->cu->CtxPopCurrent(&popped);
+	k->own.cu->CtxPopCurrent(&popped);
 	m->event = NULL;
 }

@@ -13,32 +13,18 @@
 #include "memory/cuda/context.h"
 #include "memory/stream.h"
 
-static int enter_primary(const struct cuda *cu, CUdevice device, CUcontext *out,
-			 struct failure *failure)
-{
-	CUresult result = cu->DevicePrimaryCtxRetain(out, device);
-
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
-	result = cu->CtxPushCurrent(*out);
-	if (result == CUDA_SUCCESS)
-		return 0;
-	cu->DevicePrimaryCtxRelease(device);
-	return cuda_fail(failure, "cuCtxPushCurrent", result);
-}
-
 static int register_here(const struct cuda *cu, void *page, size_t size, unsigned flags,
 			 CUdeviceptr *out, struct failure *failure)
 {
-	CUresult result = cu->MemHostRegister(page, size, flags);
+	int r = cuda_check(failure, "cuMemHostRegister", cu->MemHostRegister(page, size, flags));
 
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemHostRegister", result);
-	result = cu->MemHostGetDevicePointer(out, page, 0);
-	if (result == CUDA_SUCCESS)
-		return 0;
-	cu->MemHostUnregister(page);
-	return cuda_fail(failure, "cuMemHostGetDevicePointer", result);
+	if (r != 0)
+		return r;
+	r = cuda_check(failure, "cuMemHostGetDevicePointer",
+		       cu->MemHostGetDevicePointer(out, page, 0));
+	if (r != 0)
+		cu->MemHostUnregister(page);
+	return r;
 }
 
 static int register_in_primary(const struct cuda *cu, CUdevice device, void *page, size_t size,
@@ -46,9 +32,8 @@ static int register_in_primary(const struct cuda *cu, CUdevice device, void *pag
 {
 	CUcontext context, popped;
 	CUdeviceptr address = 0;
-	int r;
+	int r = cuda_enter_primary(cu, device, &context, failure);
 
-	r = enter_primary(cu, device, &context, failure);
 	if (r < 0)
 		return r;
 	r = register_here(cu, page, size, flags, &address, failure);
