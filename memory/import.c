@@ -36,9 +36,8 @@ int memory_import(const struct memory_kind *kind, const struct memory_recipe *re
 	    .writable = writable || !kind->readonly,
 	    .ordinal = -1,
 	};
-	int r;
+	int r = memory_recipe_check(kind, recipe, failure);
 
-	r = memory_recipe_check(kind, recipe, failure);
 	if (r == 0 && !memory_adopted_here(recipe, &m))
 		r = importer->import(recipe, fd, &m, failure);
 	if (r == 0)

@@ -21,16 +21,13 @@ static int wait(struct cuda_place *p, CUstream stream, const char *call, CUresul
 		struct failure *failure)
 {
 	struct cuda_relaxed relaxed;
-	int r = 0;
+	int r = cuda_check(failure, call, result);
 
-	if (result == CUDA_SUCCESS) {
-		call = "cuStreamSynchronize";
+	if (r == 0) {
 		cuda_relax(p->cu, &relaxed);
-		result = p->cu->StreamSynchronize(stream);
+		r = cuda_check(failure, "cuStreamSynchronize", p->cu->StreamSynchronize(stream));
 		cuda_relax_end(&relaxed);
 	}
-	if (result != CUDA_SUCCESS)
-		r = cuda_fail(failure, call, result);
 	cuda_place_leave(p);
 	return r;
 }
@@ -50,9 +47,8 @@ int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *t
 {
 	CUdeviceptr from = (CUdeviceptr)(uintptr_t)m->address + offset;
 	struct cuda_place p;
-	int r;
+	int r = check_range(m, offset, size, failure);
 
-	r = check_range(m, offset, size, failure);
 	if (r == 0)
 		r = cuda_place_enter(stream, m->ordinal, advice, &p, failure);
 	if (r < 0)
@@ -67,9 +63,8 @@ int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const
 {
 	CUdeviceptr to = (CUdeviceptr)(uintptr_t)m->address + offset;
 	struct cuda_place p;
-	int r;
+	int r = check_range(m, offset, size, failure);
 
-	r = check_range(m, offset, size, failure);
 	/* A GPU that writes to a read-only mapping gets a fault that destroys the context. */
 	if (r == 0 && !m->writable)
 		r = failure_set(failure, SHARE_EACCES, "the memory is mapped for reading only");
@@ -98,11 +93,9 @@ static int check_both(const struct memory_mapping *to, uint64_t to_offset,
 int memory_copy_between(struct memory_mapping *to, uint64_t to_offset, struct memory_mapping *from,
 			uint64_t from_offset, uint64_t size, void *stream, struct failure *failure)
 {
-	CUresult result = CUDA_SUCCESS;
 	struct cuda_place p;
-	int r;
+	int r = check_both(to, to_offset, from, from_offset, size, failure);
 
-	r = check_both(to, to_offset, from, from_offset, size, failure);
 	if (r == 0)
 		r = cuda_place_enter(stream, to->ordinal, advice, &p, failure);
 	if (r != 0)
@@ -111,11 +104,11 @@ int memory_copy_between(struct memory_mapping *to, uint64_t to_offset, struct me
 	if (r == 0)
 		r = memory_reach(from, failure);
 	if (r == 0 && size > 0)
-		result = p.cu->MemcpyDtoDAsync((CUdeviceptr)(uintptr_t)to->address + to_offset,
-					       (CUdeviceptr)(uintptr_t)from->address + from_offset,
-					       size, stream);
-	if (result != CUDA_SUCCESS)
-		r = cuda_fail(failure, "cuMemcpyDtoDAsync", result);
+		r = cuda_check(
+		    failure, "cuMemcpyDtoDAsync",
+		    p.cu->MemcpyDtoDAsync((CUdeviceptr)(uintptr_t)to->address + to_offset,
+					  (CUdeviceptr)(uintptr_t)from->address + from_offset, size,
+					  stream));
 	cuda_place_leave(&p);
 	return r;
 }
@@ -173,9 +166,8 @@ int memory_copy_staged(const struct memory_mapping *to, uint64_t to_offset,
 int memory_stream_synchronize(const struct memory_mapping *m, void *stream, struct failure *failure)
 {
 	struct cuda_place p;
-	int r;
+	int r = cuda_place_enter(stream, m->ordinal, advice, &p, failure);
 
-	r = cuda_place_enter(stream, m->ordinal, advice, &p, failure);
 	if (r < 0)
 		return r;
 	return wait(&p, stream, NULL, CUDA_SUCCESS, failure);

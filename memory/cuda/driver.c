@@ -92,17 +92,14 @@ static int load_and_init(struct failure *failure)
 	CUresult result;
 	int n, r = loaded ? 0 : load(failure);
 
+	if (r == 0)
+		r = cuda_check(failure, "cuInit", table.Init(0));
 	if (r < 0)
 		return r;
-	result = table.Init(0);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuInit", result);
 	result = table.DeviceGetCount(&n);
 	if (result == CUDA_SUCCESS && n == 0)
 		result = CUDA_ERROR_NO_DEVICE;
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDeviceGetCount", result);
-	return 0;
+	return cuda_check(failure, "cuDeviceGetCount", result);
 }
 
 int cuda_get(const struct cuda **out, struct failure *failure)
@@ -269,22 +266,20 @@ int cuda_find_device(const struct cuda *cu, const unsigned char uuid[16], CUdevi
 		     struct failure *failure)
 {
 	char wanted[MEMORY_UUID_TEXT], visible[96];
-	CUresult result;
-	int n;
+	int n, r = cuda_check(failure, "cuDeviceGetCount", cu->DeviceGetCount(&n));
 
-	result = cu->DeviceGetCount(&n);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDeviceGetCount", result);
+	if (r < 0)
+		return r;
 	for (int i = 0; i < n; i++) {
 		CUdevice device;
 		CUuuid found;
 
-		result = cu->DeviceGet(&device, i);
-		if (result != CUDA_SUCCESS)
-			return cuda_fail(failure, "cuDeviceGet", result);
-		result = cu->DeviceGetUuid(&found, device);
-		if (result != CUDA_SUCCESS)
-			return cuda_fail(failure, "cuDeviceGetUuid", result);
+		r = cuda_check(failure, "cuDeviceGet", cu->DeviceGet(&device, i));
+		if (r == 0)
+			r = cuda_check(failure, "cuDeviceGetUuid",
+				       cu->DeviceGetUuid(&found, device));
+		if (r < 0)
+			return r;
 		if (memcmp(found.bytes, uuid, 16) == 0) {
 			*out = device;
 			return 0;

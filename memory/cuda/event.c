@@ -30,7 +30,6 @@ int memory_event_create(struct memory_event **out, unsigned char handle[64],
 	const struct device_open *opened;
 	CUipcEventHandle exported;
 	struct memory_event *e;
-	CUresult result;
 	int r;
 
 	_Static_assert(sizeof(exported) == 64, "it goes over the wire whole");
@@ -45,15 +44,16 @@ int memory_event_create(struct memory_event **out, unsigned char handle[64],
 	e = malloc(sizeof(*e));
 	if (!e)
 		return failure_set(failure, SHARE_ENOMEM, "no memory for an event");
-	result =
-	    opened->cu->EventCreate(&e->event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
-	if (result != CUDA_SUCCESS) {
+	r = cuda_check(
+	    failure, "cuEventCreate",
+	    opened->cu->EventCreate(&e->event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+	if (r < 0) {
 		free(e);
-		return cuda_fail(failure, "cuEventCreate", result);
+		return r;
 	}
-	result = opened->cu->IpcGetEventHandle(&exported, e->event);
-	if (result != CUDA_SUCCESS) {
-		r = cuda_fail(failure, "cuIpcGetEventHandle", result);
+	r = cuda_check(failure, "cuIpcGetEventHandle",
+		       opened->cu->IpcGetEventHandle(&exported, e->event));
+	if (r < 0) {
 		opened->cu->EventDestroy(e->event);
 		free(e);
 		return r;
@@ -67,8 +67,7 @@ int memory_event_create(struct memory_event **out, unsigned char handle[64],
 int memory_event_destroy(struct memory_event *e, bool wedged, struct failure *failure)
 {
 	const struct device_open *opened;
-	CUresult result;
-	int r = 0;
+	int r;
 
 	if (wedged) {
 		n_lost++;
@@ -76,11 +75,8 @@ int memory_event_destroy(struct memory_event *e, bool wedged, struct failure *fa
 		return 0;
 	}
 	r = device_opened_context(&opened, failure);
-	if (r == 0) {
-		result = opened->cu->EventDestroy(e->event);
-		if (result != CUDA_SUCCESS)
-			r = cuda_fail(failure, "cuEventDestroy", result);
-	}
+	if (r == 0)
+		r = cuda_check(failure, "cuEventDestroy", opened->cu->EventDestroy(e->event));
 	n_events--;
 	free(e);
 	return r;

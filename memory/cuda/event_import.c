@@ -31,12 +31,10 @@ struct memory_ipc_event {
 static int check_device(const struct cuda *cu, CUdevice wanted, struct failure *failure)
 {
 	CUdevice current;
-	CUresult result = cu->CtxGetDevice(&current);
+	int r = cuda_check(failure, "cuCtxGetDevice", cu->CtxGetDevice(&current));
 
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuCtxGetDevice", result);
-	if (current == wanted)
-		return 0;
+	if (r != 0 || current == wanted)
+		return r;
 	return failure_set(failure, SHARE_ENOTSUP,
 			   "the event is of device %d and the stream of device %d, and the driver "
 			   "cannot order one by the other: use a stream of the event's device, or "
@@ -60,7 +58,7 @@ static int open_here(struct memory_ipc_event *e, const unsigned char handle[64],
 		    "the event in a file in /dev/shm, so this process needs the same "
 		    "/dev/shm as the broker (containers: -v /dev/shm:/dev/shm); "
 		    "fences need none");
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuIpcOpenEventHandle", result);
+	return cuda_check(failure, "cuIpcOpenEventHandle", result);
 }
 
 /* Opens the event in the context of the stream that @p is entered for. If that is the primary
@@ -68,21 +66,19 @@ static int open_here(struct memory_ipc_event *e, const unsigned char handle[64],
 static int open_for(struct memory_ipc_event *e, const struct cuda_place *p,
 		    const unsigned char handle[64], struct failure *failure)
 {
-	CUresult result;
-	int r;
+	int r = check_device(e->cu, e->device, failure);
 
-	r = check_device(e->cu, e->device, failure);
+	if (r == 0)
+		r = cuda_check(failure, "cuCtxGetCurrent", e->cu->CtxGetCurrent(&e->context));
 	if (r < 0)
 		return r;
-	result = e->cu->CtxGetCurrent(&e->context);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuCtxGetCurrent", result);
 	/* If the stream has a context of its own, the primary one was entered only to ask for it.
 	 */
 	if (p->scope.entered && !p->pushed) {
-		result = e->cu->DevicePrimaryCtxRetain(&e->context, e->device);
-		if (result != CUDA_SUCCESS)
-			return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
+		r = cuda_check(failure, "cuDevicePrimaryCtxRetain",
+			       e->cu->DevicePrimaryCtxRetain(&e->context, e->device));
+		if (r < 0)
+			return r;
 		e->primary = true;
 	}
 	r = open_here(e, handle, failure);
@@ -148,23 +144,18 @@ static int enter(struct memory_ipc_event *e, void *stream, struct cuda_place *ou
 		 struct failure *failure)
 {
 	CUcontext current = NULL;
-	CUresult result;
-	int r;
+	int r = cuda_place_enter(stream, e->device, advice, out, failure);
 
-	r = cuda_place_enter(stream, e->device, advice, out, failure);
 	if (r < 0)
 		return r;
 	r = check_device(e->cu, e->device, failure);
-	if (r == 0) {
-		result = e->cu->CtxGetCurrent(&current);
-		if (result != CUDA_SUCCESS)
-			r = cuda_fail(failure, "cuCtxGetCurrent", result);
-		else if (current != e->context)
-			r = failure_set(failure, SHARE_EINVAL,
-					"the stream is of another context than the one in which "
-					"this handle of the event was first used: take another "
-					"handle for it");
-	}
+	if (r == 0)
+		r = cuda_check(failure, "cuCtxGetCurrent", e->cu->CtxGetCurrent(&current));
+	if (r == 0 && current != e->context)
+		r = failure_set(failure, SHARE_EINVAL,
+				"the stream is of another context than the one in which "
+				"this handle of the event was first used: take another "
+				"handle for it");
 	if (r < 0)
 		cuda_place_leave(out);
 	return r;
@@ -173,29 +164,26 @@ static int enter(struct memory_ipc_event *e, void *stream, struct cuda_place *ou
 int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct failure *failure)
 {
 	struct cuda_place p;
-	CUresult result;
-	int r;
+	int r = enter(e, stream, &p, failure);
 
-	r = enter(e, stream, &p, failure);
 	if (r < 0)
 		return r;
-	result = e->cu->EventRecord(e->event, stream);
+	r = cuda_check(failure, "cuEventRecord", e->cu->EventRecord(e->event, stream));
 	cuda_place_leave(&p);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuEventRecord", result);
+	return r;
 }
 
 int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct failure *failure)
 {
 	struct cuda_place p;
-	CUresult result;
-	int r;
+	int r = enter(e, stream, &p, failure);
 
-	r = enter(e, stream, &p, failure);
 	if (r < 0)
 		return r;
-	result = e->cu->StreamWaitEvent(stream, e->event, CU_EVENT_WAIT_DEFAULT);
+	r = cuda_check(failure, "cuStreamWaitEvent",
+		       e->cu->StreamWaitEvent(stream, e->event, CU_EVENT_WAIT_DEFAULT));
 	cuda_place_leave(&p);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuStreamWaitEvent", result);
+	return r;
 }
 
 int memory_device_ordinal(const char *uuid_text, int *out, struct failure *failure)

@@ -65,9 +65,8 @@ int memory_stream_open(int ordinal, void *stream, struct memory_stream *out,
 		       struct failure *failure)
 {
 	struct cuda_place p;
-	int r;
+	int r = cuda_place_enter(stream, ordinal, advice, &p, failure);
 
-	r = cuda_place_enter(stream, ordinal, advice, &p, failure);
 	if (r < 0)
 		return r;
 	r = cuda_place_identify(&p, stream, failure);

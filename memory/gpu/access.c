@@ -29,25 +29,21 @@ int cuda_access_missing(const struct cuda *cu, const struct cuda_access *a, CUde
 {
 	CUcontext context = NULL;
 	CUdevice current;
-	CUresult result;
-	int can = 0;
+	int r, can = a->host.type != CU_MEM_LOCATION_TYPE_INVALID;
 
 	if (count_devices(cu) == 1)
 		return 0;
-	result = cu->CtxGetCurrent(&context);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuCtxGetCurrent", result);
-	if (!context)
-		return 0;
-	result = cu->CtxGetDevice(&current);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuCtxGetDevice", result);
-	if (current == a->owner || (atomic_load(&a->devices) & bit(current)))
-		return 0;
-	can = a->host.type != CU_MEM_LOCATION_TYPE_INVALID;
-	result = can ? CUDA_SUCCESS : cu->DeviceCanAccessPeer(&can, current, a->owner);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDeviceCanAccessPeer", result);
+	r = cuda_check(failure, "cuCtxGetCurrent", cu->CtxGetCurrent(&context));
+	if (r != 0 || !context)
+		return r;
+	r = cuda_check(failure, "cuCtxGetDevice", cu->CtxGetDevice(&current));
+	if (r != 0 || current == a->owner || (atomic_load(&a->devices) & bit(current)))
+		return r;
+	if (!can)
+		r = cuda_check(failure, "cuDeviceCanAccessPeer",
+			       cu->DeviceCanAccessPeer(&can, current, a->owner));
+	if (r != 0)
+		return r;
 	if (!can)
 		return failure_set(
 		    failure, SHARE_ENOTSUP,

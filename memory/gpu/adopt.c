@@ -39,19 +39,18 @@ static int ask_range(const struct cuda *cu, CUdeviceptr pointer, struct range *o
 		     struct failure *failure)
 {
 	struct cuda_scope scope;
-	CUresult result;
-	int r;
+	int r = cuda_check(
+	    failure, "cuPointerGetAttribute",
+	    cu->PointerGetAttribute(&out->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer));
 
-	result =
-	    cu->PointerGetAttribute(&out->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuPointerGetAttribute", result);
-	r = cuda_enter(cu, out->device, &scope, failure);
+	if (r == 0)
+		r = cuda_enter(cu, out->device, &scope, failure);
 	if (r != 0)
 		return r;
-	result = cu->MemGetAddressRange(&out->base, &out->size, pointer);
+	r = cuda_check(failure, "cuMemGetAddressRange",
+		       cu->MemGetAddressRange(&out->base, &out->size, pointer));
 	cuda_leave(&scope);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuMemGetAddressRange", result);
+	return r;
 }
 
 static int find_range(const struct cuda *cu, CUdeviceptr pointer, uint64_t size, struct range *out,
@@ -76,13 +75,12 @@ static int find_range(const struct cuda *cu, CUdeviceptr pointer, uint64_t size,
 static int name_device(const struct cuda *cu, CUdevice device, struct memory_recipe *recipe,
 		       struct failure *failure)
 {
-	CUresult result;
 	char name[128];
 	CUuuid uuid;
+	int r = cuda_check(failure, "cuDeviceGetUuid", cu->DeviceGetUuid(&uuid, device));
 
-	result = cu->DeviceGetUuid(&uuid, device);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDeviceGetUuid", result);
+	if (r != 0)
+		return r;
 	memcpy(recipe->device, uuid.bytes, sizeof(recipe->device));
 	if (cu->DeviceGetName(name, sizeof(name), device) == CUDA_SUCCESS && strstr(name, " MIG "))
 		recipe->flags |= MEMORY_ON_MIG;
@@ -109,21 +107,20 @@ static int export_handle(const struct cuda *cu, CUmemGenericAllocationHandle han
 			 struct memory_found *out, struct failure *failure)
 {
 	CUmemAllocationProp property;
-	CUresult result;
 	int fd = -1, r;
 
-	result = cu->MemGetAllocationPropertiesFromHandle(&property, handle);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemGetAllocationPropertiesFromHandle", result);
-	r = check_properties(&property, failure);
+	r = cuda_check(failure, "cuMemGetAllocationPropertiesFromHandle",
+		       cu->MemGetAllocationPropertiesFromHandle(&property, handle));
+	if (r == 0)
+		r = check_properties(&property, failure);
 	if (r == 0)
 		r = name_device(cu, property.location.id, &out->segment.recipe, failure);
+	if (r == 0)
+		r = cuda_check(failure, "cuMemExportToShareableHandle",
+			       cu->MemExportToShareableHandle(
+				   &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	if (r != 0)
 		return r;
-	result = cu->MemExportToShareableHandle(&fd, handle,
-						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemExportToShareableHandle", result);
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	out->segment.fd = fd;
 	out->ordinal = property.location.id;
@@ -152,7 +149,6 @@ static int get_handle(const struct cuda *cu, const struct range *range, struct m
 	struct memory_recipe *recipe = &out->segment.recipe;
 	struct cuda_scope scope;
 	CUipcMemHandle handle;
-	CUresult result;
 	int r;
 
 	if (!attribute(cu, range->base, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE))
@@ -162,10 +158,10 @@ static int get_handle(const struct cuda *cu, const struct range *range, struct m
 		r = cuda_enter(cu, range->device, &scope, failure);
 	if (r != 0)
 		return r;
-	result = cu->IpcGetMemHandle(&handle, range->base);
+	r = cuda_check(failure, "cuIpcGetMemHandle", cu->IpcGetMemHandle(&handle, range->base));
 	cuda_leave(&scope);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuIpcGetMemHandle", result);
+	if (r != 0)
+		return r;
 	memcpy(recipe->pointer, &handle, sizeof(handle));
 	out->kind = memory_kind_by_id(MEMORY_LEGACY);
 	out->ordinal = range->device;

@@ -41,18 +41,15 @@ static void leave_mps(void)
 int memory_devices_init(uint32_t *n, struct failure *failure)
 {
 	const struct cuda *cu;
-	CUresult result;
 	int count, r;
 
 	leave_mps();
 	r = cuda_get(&cu, failure);
-	if (r < 0)
-		return r;
-	result = cu->DeviceGetCount(&count);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDeviceGetCount", result);
-	*n = (uint32_t)count;
-	return 0;
+	if (r == 0)
+		r = cuda_check(failure, "cuDeviceGetCount", cu->DeviceGetCount(&count));
+	if (r == 0)
+		*n = (uint32_t)count;
+	return r;
 }
 
 /* An ability of which this driver does not know is 0. */
@@ -108,32 +105,25 @@ int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct f
 	const struct cuda *cu;
 	CUdevice device;
 	CUuuid uuid;
-	CUresult result;
 	size_t total;
-	int version, r;
+	int version, r = cuda_get(&cu, failure);
 
-	r = cuda_get(&cu, failure);
-	if (r < 0)
+	if (r == 0)
+		r = cuda_check(failure, "cuDriverGetVersion", cu->DriverGetVersion(&version));
+	if (r == 0)
+		r = cuda_check(failure, "cuDeviceGet", cu->DeviceGet(&device, (int)ordinal));
+	if (r == 0)
+		r = cuda_check(failure, "cuDeviceGetUuid", cu->DeviceGetUuid(&uuid, device));
+	if (r == 0)
+		r = cuda_check(failure, "cuDeviceGetName",
+			       cu->DeviceGetName(d.name, sizeof(d.name), device));
+	if (r == 0)
+		r = cuda_check(failure, "cuDeviceGetPCIBusId",
+			       cu->DeviceGetPCIBusId(d.pci, sizeof(d.pci), device));
+	if (r == 0)
+		r = cuda_check(failure, "cuDeviceTotalMem", cu->DeviceTotalMem(&total, device));
+	if (r != 0)
 		return r;
-	result = cu->DriverGetVersion(&version);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDriverGetVersion", result);
-	result = cu->DeviceGet(&device, (int)ordinal);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDeviceGet", result);
-	result = cu->DeviceGetUuid(&uuid, device);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDeviceGetUuid", result);
-	result = cu->DeviceGetName(d.name, sizeof(d.name), device);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDeviceGetName", result);
-	result = cu->DeviceGetPCIBusId(d.pci, sizeof(d.pci), device);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDeviceGetPCIBusId", result);
-	result = cu->DeviceTotalMem(&total, device);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDeviceTotalMem", result);
-
 	d.driver = (uint32_t)version;
 	d.total = total;
 	memcpy(d.uuid, uuid.bytes, sizeof(d.uuid));

@@ -34,41 +34,34 @@ struct exported {
 static int make_ready(const struct cuda *cu, CUdeviceptr pointer, uint64_t size,
 		      CUipcMemHandle *handle, struct failure *failure)
 {
-	const char *call = "cuMemGetAddressRange";
 	CUdeviceptr base = 0;
 	size_t extent = 0;
-	CUresult result;
+	int r = cuda_check(failure, "cuMemGetAddressRange",
+			   cu->MemGetAddressRange(&base, &extent, pointer));
 
-	result = cu->MemGetAddressRange(&base, &extent, pointer);
-	if (result == CUDA_SUCCESS && (base != pointer || extent < size || base % MEMORY_ALIGNMENT))
+	if (r == 0 && (base != pointer || extent < size || base % MEMORY_ALIGNMENT))
 		return failure_set(failure, SHARE_ENOTSUP,
 				   "the driver made no allocation of its own of this: it lies at "
 				   "0x%llx, in %llu bytes at 0x%llx",
 				   (unsigned long long)pointer, (unsigned long long)extent,
 				   (unsigned long long)base);
-	if (result == CUDA_SUCCESS) {
-		call = "cuMemsetD8Async";
-		result = cu->MemsetD8Async(pointer, 0, size, STREAM);
-	}
-	if (result == CUDA_SUCCESS) {
-		call = "cuStreamSynchronize";
-		result = cu->StreamSynchronize(STREAM);
-	}
-	if (result == CUDA_SUCCESS) {
-		call = "cuIpcGetMemHandle";
-		result = cu->IpcGetMemHandle(handle, pointer);
-	}
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, call, result);
+	if (r == 0)
+		r = cuda_check(failure, "cuMemsetD8Async",
+			       cu->MemsetD8Async(pointer, 0, size, STREAM));
+	if (r == 0)
+		r = cuda_check(failure, "cuStreamSynchronize", cu->StreamSynchronize(STREAM));
+	if (r == 0)
+		r = cuda_check(failure, "cuIpcGetMemHandle", cu->IpcGetMemHandle(handle, pointer));
+	return r;
 }
 
 static int allocate(const struct cuda *cu, uint64_t size, CUdeviceptr *out, CUipcMemHandle *handle,
 		    struct failure *failure)
 {
-	CUresult result = cu->MemAlloc(out, size);
-	int r;
+	int r = cuda_check(failure, "cuMemAlloc", cu->MemAlloc(out, size));
 
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemAlloc", result);
+	if (r < 0)
+		return r;
 	r = make_ready(cu, *out, size, handle, failure);
 	if (r < 0)
 		cu->MemFree(*out);
@@ -133,7 +126,6 @@ static int legacy_destroy(struct memory_segment *segment, struct failure *failur
 {
 	const struct exported *e = segment->opaque;
 	const struct device_open *opened;
-	CUresult result;
 	int r;
 
 	if (!e)
@@ -141,10 +133,8 @@ static int legacy_destroy(struct memory_segment *segment, struct failure *failur
 	if (segment->fd >= 0)
 		close(segment->fd);
 	r = device_opened_context(&opened, failure);
-	if (r == 0) {
-		result = opened->cu->MemFree(e->pointer);
-		r = result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuMemFree", result);
-	}
+	if (r == 0)
+		r = cuda_check(failure, "cuMemFree", opened->cu->MemFree(e->pointer));
 	free(segment->opaque);
 	segment->fd = -1;
 	segment->opaque = NULL;

@@ -59,16 +59,15 @@ static CUcontext current_of(const struct legacy *l)
 
 static int find_context(struct legacy *l, struct failure *failure)
 {
-	CUresult result;
+	int r;
 
 	l->context = current_of(l);
 	if (l->context)
 		return 0;
-	result = l->cu->DevicePrimaryCtxRetain(&l->context, l->device);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
-	l->primary = true;
-	return 0;
+	r = cuda_check(failure, "cuDevicePrimaryCtxRetain",
+		       l->cu->DevicePrimaryCtxRetain(&l->context, l->device));
+	l->primary = r == 0;
+	return r;
 }
 
 static void leave_context(struct legacy *l)
@@ -104,10 +103,11 @@ static int check_opened(const struct legacy *l, uint64_t size, struct failure *f
 {
 	CUdeviceptr base = 0;
 	size_t extent = 0;
-	CUresult result = l->cu->MemGetAddressRange(&base, &extent, l->pointer);
+	int r = cuda_check(failure, "cuMemGetAddressRange",
+			   l->cu->MemGetAddressRange(&base, &extent, l->pointer));
 
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemGetAddressRange", result);
+	if (r != 0)
+		return r;
 	if (!is_what_it_says(l, base, extent, size))
 		return failure_set(failure, SHARE_EPROTO,
 				   "the recipe says memory of %llu bytes, and its handle leads to "
@@ -143,11 +143,10 @@ static int open_in_context(struct legacy *l, const struct memory_recipe *recipe,
 {
 	struct cuda_relaxed relaxed;
 	CUcontext popped;
-	CUresult result = l->cu->CtxPushCurrent(l->context);
-	int r;
+	int r = cuda_check(failure, "cuCtxPushCurrent", l->cu->CtxPushCurrent(l->context));
 
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuCtxPushCurrent", result);
+	if (r != 0)
+		return r;
 	cuda_relax(l->cu, &relaxed);
 	r = open_here(l, recipe, failure);
 	cuda_relax_end(&relaxed);
@@ -220,15 +219,13 @@ static int legacy_reach(struct memory_mapping *m, struct failure *failure)
 {
 	struct legacy *l = m->opaque;
 	CUcontext context = NULL;
-	CUresult result;
+	int r;
 
 	if (has_maker_ended(l))
 		return memory_fail_lost(failure);
-	result = l->cu->CtxGetCurrent(&context);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuCtxGetCurrent", result);
-	if (!context || context == l->context)
-		return 0;
+	r = cuda_check(failure, "cuCtxGetCurrent", l->cu->CtxGetCurrent(&context));
+	if (r != 0 || !context || context == l->context)
+		return r;
 	return failure_set(failure, SHARE_ENOTSUP,
 			   "memory of kind legacy can be used in the context in which this process "
 			   "first looked it up, of device %d, and the current one is another: "

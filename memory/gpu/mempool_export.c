@@ -30,23 +30,18 @@ static int allocate(const struct cuda *cu, CUmemoryPool pool, uint64_t size, CUd
 		    CUmemPoolPtrExportData *data, struct failure *failure)
 {
 	CUdeviceptr pointer;
-	CUresult result;
-	const char *call;
+	int r = cuda_check(failure, "cuMemAllocFromPoolAsync",
+			   cu->MemAllocFromPoolAsync(&pointer, size, pool, STREAM));
 
-	result = cu->MemAllocFromPoolAsync(&pointer, size, pool, STREAM);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemAllocFromPoolAsync", result);
+	if (r < 0)
+		return r;
 	/* Importers may use the memory as soon as they get it, so the allocation must have
 	 * happened. */
-	call = "cuStreamSynchronize";
-	result = cu->StreamSynchronize(STREAM);
-	if (result == CUDA_SUCCESS) {
-		call = "cuMemPoolExportPointer";
-		result = cu->MemPoolExportPointer(data, pointer);
-	}
-	if (result != CUDA_SUCCESS) {
-		int r = cuda_fail(failure, call, result);
-
+	r = cuda_check(failure, "cuStreamSynchronize", cu->StreamSynchronize(STREAM));
+	if (r == 0)
+		r = cuda_check(failure, "cuMemPoolExportPointer",
+			       cu->MemPoolExportPointer(data, pointer));
+	if (r < 0) {
 		cu->MemFreeAsync(pointer, STREAM);
 		cu->StreamSynchronize(STREAM);
 		return r;
@@ -66,17 +61,18 @@ static int create_pool(const struct device_open *opened, uint64_t size, CUmemory
 	    .maxSize = size,
 	};
 	CUmemoryPool pool;
-	CUresult result;
 	int fd = -1;
+	int r =
+	    cuda_check(failure, "cuMemPoolCreate", opened->cu->MemPoolCreate(&pool, &properties));
 
-	result = opened->cu->MemPoolCreate(&pool, &properties);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemPoolCreate", result);
-	result = opened->cu->MemPoolExportToShareableHandle(
-	    &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	if (result != CUDA_SUCCESS) {
+	if (r < 0)
+		return r;
+	r = cuda_check(failure, "cuMemPoolExportToShareableHandle",
+		       opened->cu->MemPoolExportToShareableHandle(
+			   &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	if (r < 0) {
 		opened->cu->MemPoolDestroy(pool);
-		return cuda_fail(failure, "cuMemPoolExportToShareableHandle", result);
+		return r;
 	}
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	*out = pool;
@@ -135,24 +131,17 @@ static int mempool_create(uint64_t size, uint64_t address, struct memory_segment
 static int free_pool(const struct exported *e, struct failure *failure)
 {
 	const struct device_open *opened;
-	const char *call = "cuMemFreeAsync";
-	CUresult result, last;
-	int r;
+	CUresult last;
+	int r = device_opened_context(&opened, failure);
 
-	r = device_opened_context(&opened, failure);
 	if (r < 0)
 		return r;
-	result = opened->cu->MemFreeAsync(e->pointer, STREAM);
-	if (result == CUDA_SUCCESS) {
-		call = "cuStreamSynchronize";
-		result = opened->cu->StreamSynchronize(STREAM);
-	}
+	r = cuda_check(failure, "cuMemFreeAsync", opened->cu->MemFreeAsync(e->pointer, STREAM));
+	if (r == 0)
+		r = cuda_check(failure, "cuStreamSynchronize",
+			       opened->cu->StreamSynchronize(STREAM));
 	last = opened->cu->MemPoolDestroy(e->pool);
-	if (result == CUDA_SUCCESS) {
-		call = "cuMemPoolDestroy";
-		result = last;
-	}
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, call, result);
+	return r == 0 ? cuda_check(failure, "cuMemPoolDestroy", last) : r;
 }
 
 static int mempool_destroy(struct memory_segment *segment, struct failure *failure)

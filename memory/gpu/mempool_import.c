@@ -72,21 +72,18 @@ static int reach_locked(struct import *i, struct failure *failure)
 {
 	struct cuda_relaxed relaxed;
 	CUmemAccessDesc access;
-	CUresult result;
 	CUdevice peer;
-	int r;
+	int r = cuda_access_missing(i->cu, &i->access, &peer, failure);
 
-	r = cuda_access_missing(i->cu, &i->access, &peer, failure);
 	if (r <= 0)
 		return r;
 	access = cuda_access_describe(peer, true);
 	cuda_relax(i->cu, &relaxed);
-	result = i->cu->MemPoolSetAccess(i->pool, &access, 1);
+	r = cuda_check(failure, "cuMemPoolSetAccess", i->cu->MemPoolSetAccess(i->pool, &access, 1));
 	cuda_relax_end(&relaxed);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemPoolSetAccess", result);
-	cuda_access_granted(&i->access, peer);
-	return 0;
+	if (r == 0)
+		cuda_access_granted(&i->access, peer);
+	return r;
 }
 
 /*
@@ -111,14 +108,14 @@ static void free_pointer(const struct cuda *cu, CUdeviceptr pointer)
 static int import_pointer(struct import *i, struct failure *failure)
 {
 	CUmemPoolPtrExportData data;
-	CUresult result;
 	int r;
 
 	_Static_assert(sizeof(data) == sizeof(i->recipe.pointer), "it goes over the wire whole");
 	memcpy(&data, i->recipe.pointer, sizeof(data));
-	result = i->cu->MemPoolImportPointer(&i->pointer, i->pool, &data);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemPoolImportPointer", result);
+	r = cuda_check(failure, "cuMemPoolImportPointer",
+		       i->cu->MemPoolImportPointer(&i->pointer, i->pool, &data));
+	if (r < 0)
+		return r;
 	r = cuda_check_pointer(i->cu, i->pointer, i->access.owner, failure);
 	if (r < 0)
 		free_pointer(i->cu, i->pointer);
@@ -128,13 +125,13 @@ static int import_pointer(struct import *i, struct failure *failure)
 /* Needs a current context. */
 static int import_pool(struct import *i, int fd, struct failure *failure)
 {
-	CUresult result;
-	int r;
+	int r = cuda_check(
+	    failure, "cuMemPoolImportFromShareableHandle",
+	    i->cu->MemPoolImportFromShareableHandle(&i->pool, (void *)(uintptr_t)fd,
+						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 
-	result = i->cu->MemPoolImportFromShareableHandle(
-	    &i->pool, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemPoolImportFromShareableHandle", result);
+	if (r < 0)
+		return r;
 	r = reach_locked(i, failure);
 	if (r == 0)
 		r = import_pointer(i, failure);
@@ -213,10 +210,9 @@ static int mempool_reach(struct memory_mapping *m, struct failure *failure)
 {
 	struct import *i = m->opaque;
 	CUdevice peer;
-	int r;
-
 	/* In the usual case the device has access, and no lock is needed to see that. */
-	r = cuda_access_missing(i->cu, &i->access, &peer, failure);
+	int r = cuda_access_missing(i->cu, &i->access, &peer, failure);
+
 	if (r <= 0)
 		return r;
 	pthread_mutex_lock(&lock);

@@ -26,7 +26,7 @@ static int create(vmm_property *property_of, uint64_t size, uint64_t address,
 	CUmemGenericAllocationHandle handle;
 	CUmemAllocationProp property;
 	const struct device_open *opened;
-	CUresult result;
+	CUresult released;
 	int fd = -1, r;
 
 	if (size == 0 || size % MEMORY_ALIGNMENT || address % MEMORY_ALIGNMENT)
@@ -36,16 +36,15 @@ static int create(vmm_property *property_of, uint64_t size, uint64_t address,
 	if (r < 0)
 		return r;
 	property = property_of(opened->cu, opened->device);
-	result = opened->cu->MemCreate(&handle, size, &property, 0);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemCreate", result);
-	result = opened->cu->MemExportToShareableHandle(
-	    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	if (result != CUDA_SUCCESS)
-		r = cuda_fail(failure, "cuMemExportToShareableHandle", result);
-	result = opened->cu->MemRelease(handle);
-	if (r == 0 && result != CUDA_SUCCESS) {
-		r = cuda_fail(failure, "cuMemRelease", result);
+	r = cuda_check(failure, "cuMemCreate", opened->cu->MemCreate(&handle, size, &property, 0));
+	if (r < 0)
+		return r;
+	r = cuda_check(failure, "cuMemExportToShareableHandle",
+		       opened->cu->MemExportToShareableHandle(
+			   &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	released = opened->cu->MemRelease(handle);
+	if (r == 0 && released != CUDA_SUCCESS) {
+		r = cuda_fail(failure, "cuMemRelease", released);
 		close(fd);
 	}
 	if (r < 0)

@@ -44,9 +44,8 @@ static int set_access(struct vmm *v, CUdeviceptr pointer, uint64_t size, bool wr
 {
 	CUmemAccessDesc access[CUDA_ACCESS_MAX];
 	size_t n = cuda_access_describe_all(&v->access, writable, access);
-	CUresult result = v->cu->MemSetAccess(pointer, size, access, n);
 
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuMemSetAccess", result);
+	return cuda_check(failure, "cuMemSetAccess", v->cu->MemSetAccess(pointer, size, access, n));
 }
 
 /* How many bytes of addresses a segment of @size bytes reserves. */
@@ -59,13 +58,13 @@ static int reserve(const struct cuda *cu, uint64_t size, uint64_t address, CUdev
 		   struct failure *failure)
 {
 	CUdeviceptr pointer;
-	CUresult result;
+	int r;
 
 	size = reservation(size, address != 0);
-
-	result = cu->MemAddressReserve(&pointer, size, MEMORY_ALIGNMENT, address, 0);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemAddressReserve", result);
+	r = cuda_check(failure, "cuMemAddressReserve",
+		       cu->MemAddressReserve(&pointer, size, MEMORY_ALIGNMENT, address, 0));
+	if (r < 0)
+		return r;
 	if (address && pointer != address) { /* The driver takes the address as a hint. */
 		cu->MemAddressFree(pointer, size);
 		return failure_set(failure, SHARE_EBUSY,
@@ -84,17 +83,13 @@ static int map(struct vmm *v, CUmemGenericAllocationHandle handle,
 	       struct failure *failure)
 {
 	CUdeviceptr pointer = 0;
-	CUresult result;
-	int r;
+	int r = reserve(v->cu, recipe->size, recipe->address, &pointer, failure);
 
-	r = reserve(v->cu, recipe->size, recipe->address, &pointer, failure);
 	if (r < 0)
 		return r;
-	result = v->cu->MemMap(pointer, recipe->size, 0, handle, 0);
-	if (result != CUDA_SUCCESS) {
-		r = cuda_fail(failure, "cuMemMap", result);
+	r = cuda_check(failure, "cuMemMap", v->cu->MemMap(pointer, recipe->size, 0, handle, 0));
+	if (r < 0)
 		goto free_address;
-	}
 	r = set_access(v, pointer, recipe->size, writable, failure);
 	/* of the host's memory, what has been said of its node is checked by the driver */
 	if (r == 0 && v->access.host.type == CU_MEM_LOCATION_TYPE_INVALID)
@@ -118,7 +113,6 @@ static int import_here(struct vmm *v, const struct memory_recipe *recipe, int fd
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr pointer = 0;
 	CUdevice peer;
-	CUresult result;
 	int r;
 
 	cuda_access_granted(&v->access, v->access.owner);
@@ -127,10 +121,12 @@ static int import_here(struct vmm *v, const struct memory_recipe *recipe, int fd
 		return r;
 	if (r > 0)
 		cuda_access_granted(&v->access, peer);
-	result = v->cu->MemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
-						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuMemImportFromShareableHandle", result);
+	r = cuda_check(
+	    failure, "cuMemImportFromShareableHandle",
+	    v->cu->MemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
+						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	if (r < 0)
+		return r;
 	r = map(v, handle, recipe, m->writable, &pointer, failure);
 	v->cu->MemRelease(handle);
 	if (r == 0)
@@ -208,22 +204,21 @@ static int vmm_reach(struct memory_mapping *m, struct failure *failure)
 	struct vmm *v = m->opaque;
 	struct cuda_relaxed relaxed;
 	CUmemAccessDesc access;
-	CUresult result;
 	CUdevice peer;
-	int r;
+	int r = cuda_access_missing(v->cu, &v->access, &peer, failure);
 
-	r = cuda_access_missing(v->cu, &v->access, &peer, failure);
 	if (r <= 0)
 		return r;
 	pthread_mutex_lock(&access_lock);
 	access = cuda_access_describe(peer, m->writable);
 	cuda_relax(v->cu, &relaxed);
-	result = v->cu->MemSetAccess(pointer_of(m), m->size, &access, 1);
+	r = cuda_check(failure, "cuMemSetAccess",
+		       v->cu->MemSetAccess(pointer_of(m), m->size, &access, 1));
 	cuda_relax_end(&relaxed);
-	if (result == CUDA_SUCCESS)
+	if (r == 0)
 		cuda_access_granted(&v->access, peer);
 	pthread_mutex_unlock(&access_lock);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuMemSetAccess", result);
+	return r;
 }
 
 /* A call fails here only if the driver is broken or gone, and then the mapping is gone too. */

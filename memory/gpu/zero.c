@@ -15,21 +15,16 @@
 /* A stream of its own waits for no other work. */
 static int fill(const struct cuda *cu, CUdeviceptr pointer, uint64_t size, struct failure *failure)
 {
-	const char *call = "cuMemsetD8Async";
-	CUresult result;
 	CUstream stream;
+	int r = cuda_check(failure, "cuStreamCreate",
+			   cu->StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 
-	result = cu->StreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(failure, "cuStreamCreate", result);
-	result = cu->MemsetD8Async(pointer, 0, size, stream);
-	if (result == CUDA_SUCCESS) {
-		call = "cuStreamSynchronize";
-		result = cu->StreamSynchronize(stream);
-	}
-	if (result != CUDA_SUCCESS) {
-		int r = cuda_fail(failure, call, result);
-
+	if (r < 0)
+		return r;
+	r = cuda_check(failure, "cuMemsetD8Async", cu->MemsetD8Async(pointer, 0, size, stream));
+	if (r == 0)
+		r = cuda_check(failure, "cuStreamSynchronize", cu->StreamSynchronize(stream));
+	if (r < 0) {
 		/* The GPU may still be writing, and only the end of this process is sure to end
 		 * that. */
 		failure->fatal = true;

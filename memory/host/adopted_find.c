@@ -226,9 +226,8 @@ int memory_host_find(const void *address, uint64_t size, struct memory_found *ou
 {
 	struct memory_segment found = {.recipe = {.size = size}, .fd = -1, .fd_readonly = -1};
 	struct file file = {.path = NULL};
-	int r;
+	int r = find_file(address, size, &file, failure);
 
-	r = find_file(address, size, &file, failure);
 	if (r == 0)
 		r = find_descriptor(&file, &found.fd, failure);
 	if (r == 0)
