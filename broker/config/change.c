@@ -28,8 +28,8 @@
 #define KEY_MAX  512 /* bytes; the name of a pool has up to 255 */
 #define TEXT_MAX 512
 
-int config_changes_add(struct config_changes *changes, bool now, const char *key,
-		       const char *format, ...)
+void config_changes_add(struct config_changes *changes, bool now, const char *key,
+			const char *format, ...)
 {
 	struct config_change *grown =
 	    reallocarray(changes->entries, changes->n + 1, sizeof(*changes->entries));
@@ -37,21 +37,20 @@ int config_changes_add(struct config_changes *changes, bool now, const char *key
 	char text[TEXT_MAX];
 	va_list arguments;
 
-	if (!grown)
-		return -ENOMEM;
-	changes->entries = grown;
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	change.key = strdup(key);
 	change.text = strdup(text);
-	if (!change.key || !change.text) {
-		free(change.key);
-		free(change.text);
-		return -ENOMEM;
+	if (grown)
+		changes->entries = grown;
+	if (grown && change.key && change.text) {
+		changes->entries[changes->n++] = change;
+		return;
 	}
-	changes->entries[changes->n++] = change;
-	return 0;
+	free(change.key);
+	free(change.text);
+	changes->error = -ENOMEM;
 }
 
 void config_changes_deinit(struct config_changes *changes)
@@ -68,24 +67,25 @@ void config_changes_deinit(struct config_changes *changes)
 /* Single values                                                                               */
 
 /* Compares one value, as it is written in both configurations; NULL: it is not. */
-static int compare(struct config_changes *out, bool can_change, const char *key, const char *now,
-		   const char *file)
+static void compare(struct config_changes *out, bool can_change, const char *key, const char *now,
+		    const char *file)
 {
 	if (now == file || (now && file && strcmp(now, file) == 0))
-		return 0;
+		return;
 	now = now ? now : "the default";
 	file = file ? file : "the default";
 	if (can_change)
-		return config_changes_add(out, true, key, "%s -> %s", now, file);
-	return config_changes_add(out, false, key, "stays %s; %s takes a restart", now, file);
+		config_changes_add(out, true, key, "%s -> %s", now, file);
+	else
+		config_changes_add(out, false, key, "stays %s; %s takes a restart", now, file);
 }
 
-static int compare_size(struct config_changes *out, bool can_change, const char *key, uint64_t now,
-			uint64_t file)
+static void compare_size(struct config_changes *out, bool can_change, const char *key, uint64_t now,
+			 uint64_t file)
 {
 	char one[SIZE_EXACT_MAX], other[SIZE_EXACT_MAX];
 
-	return compare(out, can_change, key, size_tell(now, one), size_tell(file, other));
+	compare(out, can_change, key, size_tell(now, one), size_tell(file, other));
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -100,38 +100,26 @@ static void name_principal(struct principal who, char out[static 32])
 			 (unsigned)who.id);
 }
 
-static bool has(const struct principal_list *list, struct principal who)
-{
-	for (size_t i = 0; i < list->n_entries; i++) {
-		if (principal_equal(list->entries[i], who))
-			return true;
-	}
-	return false;
-}
-
 /* Tells which entries of @list @other lacks. */
-static int tell_lacking(struct config_changes *out, const char *key,
-			const struct principal_list *list, const struct principal_list *other,
-			const char *what)
+static void tell_lacking(struct config_changes *out, const char *key,
+			 const struct principal_list *list, const struct principal_list *other,
+			 const char *what)
 {
 	char name[32];
-	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < list->n_entries; i++) {
-		if (has(other, list->entries[i]))
+	for (size_t i = 0; i < list->n_entries; i++) {
+		if (principal_list_has(other, list->entries[i]))
 			continue;
 		name_principal(list->entries[i], name);
-		r = config_changes_add(out, true, key, "%s: %s", name, what);
+		config_changes_add(out, true, key, "%s: %s", name, what);
 	}
-	return r;
 }
 
-static int compare_principals(struct config_changes *out, const char *key,
-			      const struct principal_list *now, const struct principal_list *file)
+static void compare_principals(struct config_changes *out, const char *key,
+			       const struct principal_list *now, const struct principal_list *file)
 {
-	int r = tell_lacking(out, key, now, file, "removed");
-
-	return r ? r : tell_lacking(out, key, file, now, "added");
+	tell_lacking(out, key, now, file, "removed");
+	tell_lacking(out, key, file, now, "added");
 }
 
 /* Returns what the list says of exactly this user or group. */
@@ -144,62 +132,57 @@ static unsigned mode_of(const struct access_list *list, struct principal who)
 	return 0;
 }
 
-static int compare_entry(struct config_changes *out, const char *key, struct principal who,
-			 unsigned now, unsigned file)
+static void compare_entry(struct config_changes *out, const char *key, struct principal who,
+			  unsigned now, unsigned file)
 {
 	char name[32];
 
 	if (now == file)
-		return 0;
+		return;
 	name_principal(who, name);
-	return config_changes_add(out, true, key, "%s: %s -> %s", name, access_mode_name(now),
-				  access_mode_name(file));
+	config_changes_add(out, true, key, "%s: %s -> %s", name, access_mode_name(now),
+			   access_mode_name(file));
 }
 
-static int compare_access(struct config_changes *out, const char *key,
-			  const struct access_list *now, const struct access_list *file)
+static void compare_access(struct config_changes *out, const char *key,
+			   const struct access_list *now, const struct access_list *file)
 {
 	const struct access_entry *e;
-	int r = 0;
 
-	for (e = now->entries; r == 0 && e < now->entries + now->n_entries; e++)
-		r = compare_entry(out, key, e->who, e->mode, mode_of(file, e->who));
-	for (e = file->entries; r == 0 && e < file->entries + file->n_entries; e++) {
+	for (e = now->entries; e < now->entries + now->n_entries; e++)
+		compare_entry(out, key, e->who, e->mode, mode_of(file, e->who));
+	for (e = file->entries; e < file->entries + file->n_entries; e++) {
 		if (mode_of(now, e->who) == 0)
-			r = compare_entry(out, key, e->who, 0, e->mode);
+			compare_entry(out, key, e->who, 0, e->mode);
 	}
-	return r;
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Limits                                                                                      */
 
-static int compare_limit(struct config_changes *out, const char *object, enum limit_kind kind,
-			 uint64_t now, uint64_t file)
+static void compare_limit(struct config_changes *out, const char *object, enum limit_kind kind,
+			  uint64_t now, uint64_t file)
 {
 	char one[SIZE_EXACT_MAX], other[SIZE_EXACT_MAX], key[KEY_MAX];
 
 	snprintf(key, sizeof(key), "%s.%s", object, limit_name(kind));
-	return compare(out, true, key, limit_text(kind, now, one), limit_text(kind, file, other));
+	compare(out, true, key, limit_text(kind, now, one), limit_text(kind, file, other));
 }
 
 /* Compares the limits of one user. A limit that is the one of all users, in both configurations, is
  * told for all. */
-static int compare_user(struct config_changes *out, const struct config *now,
-			const struct config *file, uid_t uid)
+static void compare_user(struct config_changes *out, const struct config *now,
+			 const struct config *file, uid_t uid)
 {
 	const struct limits *one = config_limits_for(now, uid);
 	const struct limits *other = config_limits_for(file, uid);
 	char object[64];
-	int r = 0;
 
 	snprintf(object, sizeof(object), "users[%u].limits", (unsigned)uid);
-	for (size_t i = 0; r == 0 && i < LIMIT_KINDS; i++) {
+	for (size_t i = 0; i < LIMIT_KINDS; i++) {
 		if (one->max[i] != now->limits.max[i] || other->max[i] != file->limits.max[i])
-			r = compare_limit(out, object, (enum limit_kind)i, one->max[i],
-					  other->max[i]);
+			compare_limit(out, object, (enum limit_kind)i, one->max[i], other->max[i]);
 	}
-	return r;
 }
 
 static bool has_user(const struct config *c, uid_t uid)
@@ -207,21 +190,18 @@ static bool has_user(const struct config *c, uid_t uid)
 	return config_limits_for(c, uid) != &c->limits;
 }
 
-static int compare_limits(struct config_changes *out, const struct config *now,
-			  const struct config *file)
+static void compare_limits(struct config_changes *out, const struct config *now,
+			   const struct config *file)
 {
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < LIMIT_KINDS; i++)
-		r = compare_limit(out, "limits", (enum limit_kind)i, now->limits.max[i],
-				  file->limits.max[i]);
-	for (size_t i = 0; r == 0 && i < now->n_users; i++)
-		r = compare_user(out, now, file, now->users[i].uid);
-	for (size_t i = 0; r == 0 && i < file->n_users; i++) {
+	for (size_t i = 0; i < LIMIT_KINDS; i++)
+		compare_limit(out, "limits", (enum limit_kind)i, now->limits.max[i],
+			      file->limits.max[i]);
+	for (size_t i = 0; i < now->n_users; i++)
+		compare_user(out, now, file, now->users[i].uid);
+	for (size_t i = 0; i < file->n_users; i++) {
 		if (!has_user(now, file->users[i].uid))
-			r = compare_user(out, now, file, file->users[i].uid);
+			compare_user(out, now, file, file->users[i].uid);
 	}
-	return r;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -243,8 +223,8 @@ static const char *pool_key(char out[static KEY_MAX], const struct pool_config *
 	return out;
 }
 
-static int compare_pool(struct config_changes *out, const struct pool_config *now,
-			const struct pool_config *file)
+static void compare_pool(struct config_changes *out, const struct pool_config *now,
+			 const struct pool_config *file)
 {
 	const struct {
 		const char *key;
@@ -258,138 +238,110 @@ static int compare_pool(struct config_changes *out, const struct pool_config *no
 	    {"prefault", false, now->prefault, file->prefault},
 	};
 	char key[KEY_MAX], numa[2][POOL_NUMA_MAX];
-	int r = compare(out, false, pool_key(key, file, "kind"), now->kind, file->kind);
 
-	if (r == 0)
-		r = compare(out, false, pool_key(key, file, "device"), now->device, file->device);
-	if (r == 0)
-		r = compare(out, false, pool_key(key, file, "same_address"),
-			    now->same_address ? "true" : "false",
-			    file->same_address ? "true" : "false");
-	if (r == 0)
-		r = compare(out, false, pool_key(key, file, "reuse"), pool_reuse_name(now->reuse),
-			    pool_reuse_name(file->reuse));
-	if (r == 0)
-		r = compare(out, false, pool_key(key, file, "huge_pages"),
-			    pool_huge_pages_name(now->huge_pages),
-			    pool_huge_pages_name(file->huge_pages));
-	if (r == 0)
-		r = compare(out, false, pool_key(key, file, "numa"),
-			    pool_numa_name(now->numa, numa[0]),
-			    pool_numa_name(file->numa, numa[1]));
-	for (size_t i = 0; r == 0 && i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		r = compare_size(out, sizes[i].can_change, pool_key(key, file, sizes[i].key),
-				 sizes[i].now, sizes[i].file);
-	if (r == 0)
-		r = compare_access(out, pool_key(key, file, "access"), &now->access, &file->access);
-	return r;
+	compare(out, false, pool_key(key, file, "kind"), now->kind, file->kind);
+	compare(out, false, pool_key(key, file, "device"), now->device, file->device);
+	compare(out, false, pool_key(key, file, "same_address"),
+		now->same_address ? "true" : "false", file->same_address ? "true" : "false");
+	compare(out, false, pool_key(key, file, "reuse"), pool_reuse_name(now->reuse),
+		pool_reuse_name(file->reuse));
+	compare(out, false, pool_key(key, file, "huge_pages"),
+		pool_huge_pages_name(now->huge_pages), pool_huge_pages_name(file->huge_pages));
+	compare(out, false, pool_key(key, file, "numa"), pool_numa_name(now->numa, numa[0]),
+		pool_numa_name(file->numa, numa[1]));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		compare_size(out, sizes[i].can_change, pool_key(key, file, sizes[i].key),
+			     sizes[i].now, sizes[i].file);
+	compare_access(out, pool_key(key, file, "access"), &now->access, &file->access);
 }
 
-static int compare_pools(struct config_changes *out, const struct config *now,
-			 const struct config *file)
+static void compare_pools(struct config_changes *out, const struct config *now,
+			  const struct config *file)
 {
 	char key[KEY_MAX];
-	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < file->n_pools; i++) {
+	for (size_t i = 0; i < file->n_pools; i++) {
 		const struct pool_config *p = &file->pools[i], *had = find_pool(now, p->name);
 
 		if (!had)
-			r = config_changes_add(out, true, pool_key(key, p, NULL), "added");
+			config_changes_add(out, true, pool_key(key, p, NULL), "added");
 		else if (had->leaving)
-			r = config_changes_add(out, true, pool_key(key, p, NULL),
-					       "in the file again: stays");
-		if (r == 0 && had)
-			r = compare_pool(out, had, p);
+			config_changes_add(out, true, pool_key(key, p, NULL),
+					   "in the file again: stays");
+		if (had)
+			compare_pool(out, had, p);
 	}
-	for (size_t i = 0; r == 0 && i < now->n_pools; i++) {
+	for (size_t i = 0; i < now->n_pools; i++) {
 		const struct pool_config *p = &now->pools[i];
 
 		if (!p->leaving && !find_pool(file, p->name))
-			r = config_changes_add(out, true, pool_key(key, p, NULL),
-					       "removed: it ends when nobody has it open and its "
-					       "last buffer is released");
+			config_changes_add(out, true, pool_key(key, p, NULL),
+					   "removed: it ends when nobody has it open and its "
+					   "last buffer is released");
 	}
-	return r;
 }
 
-static int compare_owners(struct config_changes *out, const struct name_owner *now,
-			  const struct name_owner *file)
+static void compare_owners(struct config_changes *out, const struct name_owner *now,
+			   const struct name_owner *file)
 {
 	static const struct name_owner nobody = {0};
 	const char *prefix = now ? now->prefix : file->prefix;
 	char key[SHARE_NAME_MAX + 32];
-	int r = 0;
 
 	snprintf(key, sizeof(key), "names[\"%s\"]", prefix);
 	if (!now || !file)
-		r = config_changes_add(out, true, key, now ? "removed" : "added");
+		config_changes_add(out, true, key, now ? "removed" : "added");
 	now = now ? now : &nobody;
 	file = file ? file : &nobody;
-	for (int i = 0; r == 0 && i < NAME_RIGHTS; i++) {
+	for (int i = 0; i < NAME_RIGHTS; i++) {
 		snprintf(key, sizeof(key), "names[\"%s\"].%s", prefix, name_rights[i]);
-		r = compare_principals(out, key, &now->lists[i], &file->lists[i]);
+		compare_principals(out, key, &now->lists[i], &file->lists[i]);
 	}
-	return r;
 }
 
-static int compare_names(struct config_changes *out, const struct name_owners *now,
-			 const struct name_owners *file)
+static void compare_names(struct config_changes *out, const struct name_owners *now,
+			  const struct name_owners *file)
 {
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < now->n_entries; i++)
-		r = compare_owners(out, &now->entries[i],
-				   name_owners_find(file, now->entries[i].prefix));
-	for (size_t i = 0; r == 0 && i < file->n_entries; i++)
+	for (size_t i = 0; i < now->n_entries; i++)
+		compare_owners(out, &now->entries[i],
+			       name_owners_find(file, now->entries[i].prefix));
+	for (size_t i = 0; i < file->n_entries; i++)
 		if (!name_owners_find(now, file->entries[i].prefix))
-			r = compare_owners(out, NULL, &file->entries[i]);
-	return r;
+			compare_owners(out, NULL, &file->entries[i]);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int compare_ms(struct config_changes *out, const char *key, unsigned now, unsigned file)
+static void compare_ms(struct config_changes *out, const char *key, unsigned now, unsigned file)
 {
 	char one[16], other[16];
 
 	snprintf(one, sizeof(one), "%u", now);
 	snprintf(other, sizeof(other), "%u", file);
-	return compare(out, true, key, one, other);
+	compare(out, true, key, one, other);
 }
 
 int config_compare(const struct config *now, const struct config *file, struct config_changes *out)
 {
 	char one[16], other[16];
-	int r = compare(out, false, "socket", now->socket, file->socket);
 
+	compare(out, false, "socket", now->socket, file->socket);
 	snprintf(one, sizeof(one), "%04o", (unsigned)now->socket_mode);
 	snprintf(other, sizeof(other), "%04o", (unsigned)file->socket_mode);
-	if (r == 0)
-		r = compare(out, false, "socket_mode", one, other);
-	if (r == 0)
-		r = compare_principals(out, "admins", &now->rights.admins, &file->rights.admins);
-	if (r == 0)
-		r = compare_principals(out, "create_pools", &now->rights.create_pools,
-				       &file->rights.create_pools);
-	if (r == 0)
-		r = compare_names(out, &now->rights.names, &file->rights.names);
-	if (r == 0)
-		r = compare_limits(out, now, file);
-	if (r == 0)
-		r = compare_pools(out, now, file);
-	if (r == 0)
-		r = compare_size(out, true, "default_pool_limit", now->default_pool_limit,
-				 file->default_pool_limit);
-	if (r == 0)
-		r = compare_size(out, true, "broker_memory", now->broker_memory,
-				 file->broker_memory);
-	if (r == 0)
-		r = compare_ms(out, "agent_timeout_ms", now->agent_timeout_ms,
-			       file->agent_timeout_ms);
-	if (r == 0)
-		r = compare_ms(out, "drain_ms", now->drain_ms, file->drain_ms);
-	return r ? r : compare_ms(out, "hang_ms", now->hang_ms, file->hang_ms);
+	compare(out, false, "socket_mode", one, other);
+	compare_principals(out, "admins", &now->rights.admins, &file->rights.admins);
+	compare_principals(out, "create_pools", &now->rights.create_pools,
+			   &file->rights.create_pools);
+	compare_names(out, &now->rights.names, &file->rights.names);
+	compare_limits(out, now, file);
+	compare_pools(out, now, file);
+	compare_size(out, true, "default_pool_limit", now->default_pool_limit,
+		     file->default_pool_limit);
+	compare_size(out, true, "broker_memory", now->broker_memory, file->broker_memory);
+	compare_ms(out, "agent_timeout_ms", now->agent_timeout_ms, file->agent_timeout_ms);
+	compare_ms(out, "drain_ms", now->drain_ms, file->drain_ms);
+	compare_ms(out, "hang_ms", now->hang_ms, file->hang_ms);
+	return out->error;
 }
 
 static size_t count_leaving(const struct config *now, const struct config *file)

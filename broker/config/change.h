@@ -19,14 +19,15 @@ struct config_change {
 struct config_changes {
 	struct config_change *entries;
 	size_t n;
+	int error; /* -ENOMEM: there are more, for which there was no memory */
 };
 
-/** Appends one. Returns 0 or -ENOMEM. */
-int config_changes_add(struct config_changes *changes, bool now, const char *key,
-		       const char *format, ...) __attribute__((format(printf, 4, 5)));
+/** Appends one. If there is no memory for it, @changes says so. */
+void config_changes_add(struct config_changes *changes, bool now, const char *key,
+			const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /** Appends to @out what has to change to get from @now to @file, in the order of the file's keys.
- * Both stay as they were. Returns 0, or -ENOMEM with a part of it appended. */
+ * Both stay as they were. Returns @out->error: 0, or -ENOMEM with a part of it appended. */
 int config_compare(const struct config *now, const struct config *file, struct config_changes *out);
 
 /**

@@ -108,12 +108,11 @@ static void forget_ended(struct broker *b)
 
 /* Takes those pools out of the file whose name a client's pool has: that stays as the client has
  * made it. */
-static int set_taken_aside(struct broker *b, struct config *file, struct config_changes *out)
+static void set_taken_aside(struct broker *b, struct config *file, struct config_changes *out)
 {
 	char key[SHARE_NAME_MAX + sizeof("pools[\"\"]")];
-	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < file->n_pools;) {
+	for (size_t i = 0; i < file->n_pools;) {
 		const char *name = file->pools[i].name;
 		const struct pool *p = pool_find(b, name, strlen(name));
 
@@ -122,13 +121,12 @@ static int set_taken_aside(struct broker *b, struct config *file, struct config_
 			continue;
 		}
 		snprintf(key, sizeof(key), "pools[\"%s\"]", name);
-		r = config_changes_add(out, false, key,
-				       "not added: user %u has made a pool of that name; read the "
-				       "configuration again when that has ended",
-				       (unsigned)p->owner);
+		config_changes_add(out, false, key,
+				   "not added: user %u has made a pool of that name; read the "
+				   "configuration again when that has ended",
+				   (unsigned)p->owner);
 		forget(file, i);
 	}
-	return r;
 }
 
 static int make_new_pools(struct broker *b, const struct config *file)
@@ -193,9 +191,8 @@ int configure_again(struct broker *b, struct config *file, struct config_changes
 	int r;
 
 	forget_ended(b);
-	r = set_taken_aside(b, file, out);
-	if (r == 0)
-		r = config_compare(b->config, file, out);
+	set_taken_aside(b, file, out);
+	r = config_compare(b->config, file, out);
 	if (r == 0)
 		r = (lists = copy_lists(file)) ? 0 : -ENOMEM;
 	if (r == 0)

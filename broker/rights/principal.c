@@ -31,12 +31,19 @@ bool principal_is(struct principal who, uid_t uid, const gid_t *groups, size_t n
 	return false;
 }
 
-int principal_list_add(struct principal_list *list, struct principal who)
+bool principal_list_has(const struct principal_list *list, struct principal who)
 {
 	for (size_t i = 0; i < list->n_entries; i++) {
 		if (principal_equal(list->entries[i], who))
-			return 0;
+			return true;
 	}
+	return false;
+}
+
+int principal_list_add(struct principal_list *list, struct principal who)
+{
+	if (principal_list_has(list, who))
+		return 0;
 
 	struct principal *grown =
 	    reallocarray(list->entries, list->n_entries + 1, sizeof(*list->entries));

@@ -31,6 +31,9 @@ bool principal_equal(struct principal a, struct principal b);
 /** Adds @who unless it is there. Returns 0 or -ENOMEM. */
 int principal_list_add(struct principal_list *list, struct principal who);
 
+/** Whether exactly this user or group is on the list. */
+bool principal_list_has(const struct principal_list *list, struct principal who);
+
 /** Whether the peer is on the list. */
 bool principal_match(const struct principal_list *list, uid_t uid, const gid_t *groups,
 		     size_t n_groups);
