@@ -8,13 +8,12 @@
  */
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "base/system/thread.h"
 
 /* The main thread has this long to end by itself. */
 #define GRACE_S 1
@@ -32,13 +31,5 @@ static void *watch(void *data)
 
 int watch_broker(int socket)
 {
-	sigset_t all, before;
-	pthread_t thread;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&thread, NULL, watch, (void *)(intptr_t)socket);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -r;
+	return thread_start_detached(watch, (void *)(intptr_t)socket);
 }

@@ -6,7 +6,6 @@
 #include "broker/device/child.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 
 #include <event2/event.h>
 
+#include "base/system/process.h"
 #include "broker/broker.h"
 #include "broker/client/records.h"
 #include "broker/device/device.h"
@@ -146,20 +146,13 @@ void child_end(struct child *c)
 	note(c);
 }
 
-static bool has_ended(const struct child *c)
-{
-	struct pollfd p = {c->pidfd, POLLIN, 0};
-
-	return poll(&p, 1, 0) > 0 && p.revents & POLLIN;
-}
-
 bool child_has_ended(const struct broker *b, pid_t pid)
 {
 	const struct child *c;
 
 	LIST_FOREACH (c, &b->devices->children, link)
 		if (c->pid == pid)
-			return has_ended(c);
+			return process_has_ended(c->pidfd);
 	return true;
 }
 
@@ -171,7 +164,7 @@ void children_look(struct broker *b)
 		next = LIST_NEXT(c, link);
 		if (c->is_watched)
 			continue;
-		if (has_ended(c)) {
+		if (process_has_ended(c->pidfd)) {
 			collect(c);
 			continue;
 		}

@@ -181,8 +181,9 @@ static void ask_for_answer(void)
 		take_late(&m);
 }
 
-/* Reads all messages while nothing is asked, and takes a late answer from them. */
-static void hear_all(void)
+/* While nothing is asked, nothing that is read is an answer that somebody waits for, but for one
+ * that is late. */
+void kept_hear(void)
 {
 	struct kept_message m;
 
@@ -216,7 +217,7 @@ static int ask(struct kept_message *m, const int *fds, size_t n_fds)
 	if (mine.rehearses)
 		return 0;
 	if (mine.late)
-		hear_all();
+		kept_hear();
 	if (mine.late)
 		return -ETIMEDOUT;
 	m->serial = ++mine.serial;
@@ -238,13 +239,6 @@ static int ask(struct kept_message *m, const int *fds, size_t n_fds)
 int kept_socket(void)
 {
 	return mine.table && !mine.rehearses ? mine.socket : -1;
-}
-
-/* The broker's loop asks nothing right now, so nothing that is read is an answer that somebody
- * waits for. */
-void kept_hear(void)
-{
-	hear_all();
 }
 
 void kept_history(struct kept_history *out)

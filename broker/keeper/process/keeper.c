@@ -146,7 +146,7 @@ static void collect(struct state *s)
 		} else if (pid == s->broker)
 			broker_has_ended(s, &status);
 	}
-	if (s->broker == 0 || poll(&(struct pollfd){s->own[OWN_BROKER], POLLIN, 0}, 1, 0) != 1)
+	if (s->broker == 0 || !process_has_ended(s->own[OWN_BROKER]))
 		return;
 	/* the broker is no child of this process if an earlier keeper has forked it */
 	pid = waitpid(s->broker, &status, WNOHANG);
