@@ -157,27 +157,19 @@ static uint64_t taken_order(const void *object)
 	return (uint64_t)t->ticket << 32 | t->version;
 }
 
-static int restore_entry(struct claim *claim, uint32_t ticket, uint32_t version,
-			 struct buffer *buffer, bool consumer_pays, uint32_t record)
-{
-	struct entry *entry;
-	int r = attach_entry(claim, ticket, version, buffer, claim_account(claim, !consumer_pays),
-			     PRICE_ENTRY, &entry);
-
-	if (r == 0)
-		entry->record = record;
-	return r;
-}
-
 static int taken_restore(struct broker *b, void *object)
 {
 	struct taken *t = object;
+	struct entry *entry;
 	int r;
 
 	(void)b;
 	if (!t->claim || t->ticket >= t->claim->producer->channel->shape.in_flight)
 		return -EBADMSG;
-	r = restore_entry(t->claim, t->ticket, t->version, t->buffer, t->consumer_pays, t->record);
+	r = attach_entry(t->claim, t->ticket, t->version, t->buffer,
+			 claim_account(t->claim, !t->consumer_pays), PRICE_ENTRY, &entry);
+	if (r == 0)
+		entry->record = t->record;
 	free(t);
 	return r;
 }

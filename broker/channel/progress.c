@@ -15,7 +15,6 @@
 #include <share/channel.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "broker/broker.h"
 #include "broker/channel/claim.h"
 #include "broker/channel/page.h"
@@ -205,12 +204,9 @@ int member_measure(struct member *m, struct progress *out)
 static void tell_and_log(const struct member *m, const char *action, const char *what,
 			 const char *why)
 {
-	const struct channel *ch = m->channel;
 	struct log_client who = client_in_log(m->client);
-	char name[SHARE_NAME_MAX + 1], shown[SHARE_NAME_MAX + 1];
 
-	snprintf(name, sizeof(name), "%.*s", (int)ch->size, ch->name);
-	log_in_channel(&who, what, text_printable(name, shown, sizeof(shown)), why);
+	log_in_channel(&who, what, m->channel->name, why);
 	member_tell(m, action);
 }
 

@@ -20,16 +20,14 @@ void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *prod
 		       const char *why)
 {
 	const struct access_object pool = pool_object(ch->pool);
-	char name[SHARE_NAME_MAX + 1], shown[SHARE_NAME_MAX + 1];
 	uid_t uid = producer ? account_uid(producer->timelines->account) : LOG_UID_UNKNOWN;
 
 	if (n == 0 || ch->broker->has_ended)
 		return;
 	ch->broker->counters.messages_lost += n;
-	snprintf(name, sizeof(name), "%.*s", (int)ch->size, ch->name);
 	log_warning_of(uid,
 		       "channel '%s' loses %" PRIu64 " message%s of producers that are gone: %s",
-		       text_printable(name, shown, sizeof(shown)), n, text_plural(n), why);
+		       ch->name, n, text_plural(n), why);
 	if (monitors_any(ch->broker))
 		monitors_tell(
 		    ch->broker,
