@@ -179,13 +179,6 @@ bool copy_ask_further(struct member *producer, uint32_t ticket, const struct cop
 	       out->buffer != CHANNEL_NO_BUFFER;
 }
 
-bool producer_has_copy(struct member *producer, uint32_t ticket)
-{
-	struct copy copy;
-
-	return copy_ask(producer, ticket, &copy);
-}
-
 /* Returns the identifier of the consumer that was let into this slot last; 0: nobody was. *start is
  * where it began. */
 static uint64_t admitted_to(struct member *producer, uint32_t slot, uint64_t *start)

@@ -57,7 +57,6 @@ struct claim *copy_owner(struct member *producer, const struct copy *copy);
 /* Whether the message was in the lane of this claim's consumer, whose slot may be another one's
  * by now. */
 bool copy_was_of(const struct copy *copy, const struct claim *claim);
-bool producer_has_copy(struct member *producer, uint32_t ticket);
 
 /* What the row says of one ticket. */
 enum acknowledgement {

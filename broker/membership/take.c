@@ -43,8 +43,10 @@
  * other consumers only one that was left behind may still have it. */
 static bool has_it_not(const struct claim *claim, uint32_t ticket)
 {
+	struct copy copy;
+
 	return claim->producer->as_producer.orphans_made && !claim_is_left_behind(claim) &&
-	       producer_has_copy(claim->producer, ticket);
+	       copy_ask(claim->producer, ticket, &copy);
 }
 
 /* Takes a reference on the ticket's buffer, if its producer holds that and the consumer may still
