@@ -36,19 +36,6 @@ uint64_t machine_memory(void)
 	return known > 0 ? known : UINT64_MAX;
 }
 
-/* Reads the number in a file; UINT64_MAX if there is none, or another text ("max"). */
-static uint64_t read_memory_limit(const char *path)
-{
-	FILE *file = fopen(path, "re");
-	uint64_t limit = UINT64_MAX;
-
-	if (file && fscanf(file, "%" SCNu64, &limit) != 1)
-		limit = UINT64_MAX;
-	if (file)
-		fclose(file);
-	return limit;
-}
-
 /* The files that say it in a version of cgroups, and the words of its memory.stat for files that
  * could be read again. A cgroup that has more than @slow is not ended, but the kernel makes it
  * wait. */
@@ -65,12 +52,20 @@ static const struct version version_2 = {
 /* Returns a number of the cgroup in this folder. UINT64_MAX: the folder does not say it. */
 typedef uint64_t number_of(const char *folder, const struct version *version);
 
+/* Reads the number in a file of the folder. UINT64_MAX: there is none, or another text ("max"). */
 static uint64_t read_in(const char *folder, const char *name)
 {
+	uint64_t number = UINT64_MAX;
 	char path[PATH_MAX + 32];
+	FILE *file;
 
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	return read_memory_limit(path);
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%" SCNu64, &number) != 1)
+		number = UINT64_MAX;
+	if (file)
+		fclose(file);
+	return number;
 }
 
 static uint64_t limit_of(const char *folder, const struct version *version)
