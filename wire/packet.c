@@ -108,22 +108,16 @@ static bool collect_fds(struct msghdr *msg, struct fd_list *fds)
 /* What was received into @iov: 0, or -EMSGSIZE or -EPIPE, and nothing is in @fds then. */
 static int take_received(struct msghdr *msg, ssize_t n, struct fd_list *fds)
 {
-	if (!fds) {
-		if (msg->msg_flags & MSG_TRUNC)
-			return -EMSGSIZE;
-		return n == 0 ? -EPIPE : 0;
-	}
-	if (!collect_fds(msg, fds) || msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+	const int cut_off = fds ? MSG_TRUNC | MSG_CTRUNC : MSG_TRUNC;
+	bool whole = (!fds || collect_fds(msg, fds)) && !(msg->msg_flags & cut_off);
+
+	/* An empty packet cannot be told from the end of the connection, and nobody here sends
+	 * one. */
+	if (whole && n > 0)
+		return 0;
+	if (fds)
 		fd_list_close(fds);
-		return -EMSGSIZE;
-	}
-	if (n == 0) {
-		/* An empty packet cannot be told from the end of the connection, and nobody here
-		 * sends one. */
-		fd_list_close(fds);
-		return -EPIPE;
-	}
-	return 0;
+	return whole ? -EPIPE : -EMSGSIZE;
 }
 
 /* recvmmsg() is what writes the size itself, before the process can be killed. */
