@@ -146,15 +146,9 @@ static void taken_fields(struct record *r, void *object)
 	record_u32(r, &t->ticket);
 	record_u32(r, &t->version);
 	record_flag(r, &t->consumer_pays);
-}
-
-/* Sorts the entries. Those of the same ticket come together, as several consumers may have the
- * message; and of messages that used a ticket one after the other, the last one comes last. */
-static uint64_t taken_order(const void *object)
-{
-	const struct taken *t = object;
-
-	return (uint64_t)t->ticket << 32 | t->version;
+	/* Entries of the same ticket come together, as several consumers may have the message; and
+	 * of messages that used a ticket one after the other, the last one comes last. */
+	r->order = (uint64_t)t->ticket << 32 | t->version;
 }
 
 static int taken_restore(struct broker *b, void *object)
@@ -179,7 +173,6 @@ static const struct object_kind taken_kind = {
     .name = "message that was taken over",
     .size = sizeof(struct taken),
     .record = offsetof(struct taken, record),
-    .order = taken_order,
     .fields = taken_fields,
     .attach = taken_restore,
 };

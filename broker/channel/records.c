@@ -63,11 +63,7 @@ static void channel_fields(struct record *r, void *object)
 		record_u64(r, &ch->orphans.untold);
 		record_u32(r, &ch->shape.buffers);
 	}
-}
-
-static uint64_t channel_order(const void *object)
-{
-	return ((const struct channel *)object)->id;
+	r->order = ch->id;
 }
 
 static int channel_restore(struct broker *b, void *object)
@@ -87,7 +83,6 @@ static const struct object_kind channel_kind = {
     .name = "channel",
     .size = sizeof(struct channel),
     .record = offsetof(struct channel, record),
-    .order = channel_order,
     .fields = channel_fields,
     .attach = channel_restore,
 };
@@ -150,11 +145,7 @@ static void member_fields(struct record *r, void *object)
 		record_flag(r, &m->as_producer.transient);
 		record_flag(r, &m->as_consumer.latest);
 	}
-}
-
-static uint64_t member_order(const void *object)
-{
-	return ((const struct member *)object)->id;
+	r->order = m->id;
 }
 
 /* Charges @m's user again for a member that was read from its record. */
@@ -236,7 +227,6 @@ static const struct object_kind member_kind = {
     .name = "member of a channel",
     .size = sizeof(struct member),
     .record = offsetof(struct member, record),
-    .order = member_order,
     .fields = member_fields,
     .attach = member_restore,
 };
@@ -272,11 +262,7 @@ static void claim_fields(struct record *r, void *object)
 	record_flag8(r, &claim->told_consumer);
 	record_flag8(r, &claim->over);
 	record_flag8(r, &claim->taken);
-}
-
-static uint64_t claim_order(const void *object)
-{
-	return ((const struct claim *)object)->number;
+	r->order = claim->number;
 }
 
 /* Whether what was read can be a claim: of two members of one channel, with a row that is no
@@ -311,7 +297,6 @@ static const struct object_kind claim_kind = {
     .name = "claim",
     .size = sizeof(struct claim),
     .record = offsetof(struct claim, record),
-    .order = claim_order,
     .fields = claim_fields,
     .attach = claim_restore,
 };

@@ -188,11 +188,7 @@ static void queued_fields(struct record *r, void *object)
 	record_u64(r, &q->number);
 	record_fds(r, &q->fds);
 	record_rest_of(r, (char *)q->data, &q->size);
-}
-
-static uint64_t queued_order(const void *object)
-{
-	return ((const struct queued *)object)->number;
+	r->order = q->number;
 }
 
 static const struct object_kind queued_kind = {
@@ -200,7 +196,6 @@ static const struct object_kind queued_kind = {
     .name = "packet to a client",
     .size = sizeof(struct queued),
     .record = offsetof(struct queued, record),
-    .order = queued_order,
     .fields = queued_fields,
     .attach = queued_attach,
 };

@@ -148,11 +148,7 @@ static void waiting_fields(struct record *r, void *object)
 	record_u64(r, &w->since_ms);
 	record_u32(r, &w->serial);
 	record_rest_of(r, w->packet ? w->packet : w->read, &w->size);
-}
-
-static uint64_t waiting_order(const void *object)
-{
-	return ((const struct waiting *)object)->number;
+	r->order = w->number;
 }
 
 static bool add_unanswered(struct client *c, const struct waiting *w)
@@ -180,7 +176,6 @@ static const struct object_kind waiting_kind = {
     .name = "request",
     .size = sizeof(struct waiting),
     .record = offsetof(struct waiting, record),
-    .order = waiting_order,
     .fields = waiting_fields,
     .attach = waiting_attach,
 };

@@ -169,8 +169,7 @@ static int read_object(void *data, uint32_t record, const void *bytes, size_t si
 		return -ENOMEM;
 	memcpy(object, all->scratch, size);
 	memcpy((char *)object + all->kind->record, &record, sizeof(record));
-	return all->kind->order ? restored_add(&all->objects, all->kind->order(object), object)
-				: attach(all, object);
+	return r.order ? restored_add(&all->objects, r.order, object) : attach(all, object);
 }
 
 int objects_restore(struct journal *j, const struct object_kind *kind, struct broker *b)

@@ -17,11 +17,10 @@ struct object_kind {
 	size_t size;      /* of the struct */
 	size_t record;    /* where in the struct its uint32_t record is */
 	bool is_packed;   /* what follows the members begins at once, not at a multiple of 8 */
-	/* The number by which objects are read in order, as a later one may need an earlier one;
-	 * NULL: in any order. It looks only at what fields() has read. */
-	uint64_t (*order)(const void *object);
 	/* Names the members: see record.h. It follows no pointers that are among them, as these may
-	 * be NULL while a record is read that makes no sense. */
+	 * be NULL while a record is read that makes no sense. Objects are attached in the order of
+	 * the numbers that it leaves in r->order, as a later one may need an earlier one; those
+	 * without one come first, in any order. */
 	void (*fields)(struct record *r, void *object);
 	/* Makes an object of the broker out of what was read into @object, which was allocated
 	 * with malloc() and has zeros in all other members. Finds out whether that can be, makes

@@ -19,8 +19,7 @@
  * have it. A new member comes last, behind `if (record_has(r, LAYOUT))`, with STATE_LAYOUT raised
  * to that number: of an older record it stays zeros.
  */
-#define STATE_LAYOUT 1u
-
+#define STATE_LAYOUT     1u
 #define RECORD_FIXED_MAX 2048u /* bytes of the members */
 #define RECORD_RESTS     4u    /* as many members may have a size of their own */
 
@@ -37,6 +36,7 @@ struct record {
 	int error;
 	unsigned char *rest;
 	size_t left, at_end;
+	uint64_t order; /* of the object among those of its kind: see object.h */
 };
 
 static inline bool record_has(const struct record *r, uint32_t layout)

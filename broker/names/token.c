@@ -172,14 +172,7 @@ static void token_fields(struct record *r, void *object)
 		t->was.uid = t->maker->peer.uid;
 		t->was.pid = t->maker->peer.pid;
 	}
-}
-
-/* Tokens without a maker are read in the order in which they lost it. */
-static uint64_t token_order(const void *object)
-{
-	const struct token *t = object;
-
-	return t->was.gone_ms;
+	r->order = t->was.gone_ms; /* tokens without a maker: as they have lost it */
 }
 
 void token_join(struct token *t)
@@ -328,7 +321,6 @@ static const struct object_kind token_kind = {
     .name = "token",
     .size = sizeof(struct token),
     .record = offsetof(struct token, record),
-    .order = token_order,
     .fields = token_fields,
     .attach = token_attach,
 };

@@ -133,11 +133,7 @@ static void watch_fields(struct record *r, void *object)
 	record_u64(r, &w->id);
 	record_flag(r, &w->behind);
 	record_rest_of(r, w->prefix, &w->size);
-}
-
-static uint64_t watch_order(const void *object)
-{
-	return ((const struct watch *)object)->id;
+	r->order = w->id;
 }
 
 static int watch_attach(struct broker *b, void *object)
@@ -159,7 +155,6 @@ static const struct object_kind watch_kind = {
     .name = "watch",
     .size = sizeof(struct watch),
     .record = offsetof(struct watch, record),
-    .order = watch_order,
     .fields = watch_fields,
     .attach = watch_attach,
 };

@@ -80,11 +80,7 @@ static void orphan_fields(struct record *r, void *object)
 	record_u32(r, &o->fetch);
 	if (record_has(r, 1))
 		record_further(r, o);
-}
-
-static uint64_t orphan_order(const void *object)
-{
-	return ((const struct orphan *)object)->number;
+	r->order = o->number;
 }
 
 static const struct object_kind orphan_kind = {
@@ -92,7 +88,6 @@ static const struct object_kind orphan_kind = {
     .name = "message of a producer that is gone",
     .size = sizeof(struct orphan),
     .record = offsetof(struct orphan, record),
-    .order = orphan_order,
     .fields = orphan_fields,
     .attach = orphan_attach,
 };
