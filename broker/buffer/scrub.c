@@ -73,8 +73,6 @@ static int scrub_here(struct buffer *buffer, struct failure *failure)
 	return 0;
 }
 
-static const struct object_kind scrub_kind;
-
 static void scrub_note(struct scrub *s)
 {
 	object_put(s->broker->journal, &scrub_kind, s);
@@ -277,7 +275,7 @@ static int scrub_attach(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind scrub_kind = {
+const struct object_kind scrub_kind = {
     .type = RECORD_SCRUB,
     .name = "scrub",
     .size = sizeof(struct scrub),
@@ -285,8 +283,3 @@ static const struct object_kind scrub_kind = {
     .fields = scrub_fields,
     .attach = scrub_attach,
 };
-
-int scrubs_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &scrub_kind, b);
-}

@@ -8,6 +8,7 @@ struct broker;
 struct buffer;
 struct client;
 struct failure;
+struct object_kind;
 struct request;
 
 /*
@@ -37,7 +38,7 @@ void scrubs_end(struct broker *b);
 
 /* Notes each of them in the journal again. */
 void scrubs_note(struct broker *b);
-/* Restores them in a broker that comes after another one. 0 or negative errno. */
-int scrubs_restore(struct broker *b);
+/* For a broker that comes after another one. */
+extern const struct object_kind scrub_kind;
 
 #endif

@@ -68,7 +68,7 @@ static void acknowledged_fields(struct record *r, void *object)
 	record_rest_of(r, (char *)a->versions, &a->size);
 }
 
-static const struct object_kind acknowledged_kind = {
+const struct object_kind acknowledged_kind = {
     .type = RECORD_ACKNOWLEDGED,
     .name = "producer's messages that were acknowledged by who is gone",
     .size = sizeof(struct acknowledged),
@@ -80,11 +80,6 @@ static const struct object_kind acknowledged_kind = {
 void acknowledged_note(struct acknowledged *a)
 {
 	object_put(a->producer->channel->broker->journal, &acknowledged_kind, a);
-}
-
-int acknowledged_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &acknowledged_kind, b);
 }
 
 bool orphan_note_acknowledged(const struct claim *claim, uint32_t ticket, uint32_t version)

@@ -168,7 +168,7 @@ static int taken_restore(struct broker *b, void *object)
 	return r;
 }
 
-static const struct object_kind taken_kind = {
+const struct object_kind taken_kind = {
     .type = RECORD_ENTRY,
     .name = "message that was taken over",
     .size = sizeof(struct taken),
@@ -190,11 +190,6 @@ void entry_note(struct claim *claim, struct entry *entry)
 
 	object_put(claim->producer->channel->broker->journal, &taken_kind, &t);
 	entry->record = t.record;
-}
-
-int entries_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &taken_kind, b);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -37,11 +37,10 @@ struct channels_restored {
 	struct restored channels, members, claims;
 };
 
-/* Restore what the journal has: channels with members and their claims, then what refers to these.
- * 0 or negative errno. */
+/* Restores what the journal has of channels with members and their claims (0 or negative errno), to
+ * which what is of the other kinds refers. */
 int members_restore(struct broker *b);
-int entries_restore(struct broker *b);
-int acknowledged_restore(struct broker *b);
+extern const struct object_kind taken_kind, acknowledged_kind;
 
 /* What refers to members, claims and buffers is recorded by these. A buffer may be NULL. */
 void record_member(struct record *r, struct member **m);

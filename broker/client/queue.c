@@ -191,7 +191,7 @@ static void queued_fields(struct record *r, void *object)
 	r->order = q->number;
 }
 
-static const struct object_kind queued_kind = {
+const struct object_kind queued_kind = {
     .type = RECORD_OUTGOING,
     .name = "packet to a client",
     .size = sizeof(struct queued),
@@ -203,9 +203,4 @@ static const struct object_kind queued_kind = {
 void queued_note(struct queued *q)
 {
 	object_put(q->connection->broker->journal, &queued_kind, q);
-}
-
-int outgoing_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &queued_kind, b);
 }

@@ -106,7 +106,7 @@ void client_forget_record(struct client *c)
 	journal_drop(c->broker->journal, &c->record);
 }
 
-static const struct object_kind client_kind = {
+const struct object_kind client_kind = {
     .type = RECORD_CLIENT,
     .name = "client",
     .size = sizeof(struct client),
@@ -119,11 +119,6 @@ void client_note(struct client *c)
 {
 	if (c->record || c->state == CLIENT_READY)
 		object_put(c->broker->journal, &client_kind, c);
-}
-
-int clients_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &client_kind, b);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -171,7 +166,7 @@ static int waiting_attach(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind waiting_kind = {
+const struct object_kind waiting_kind = {
     .type = RECORD_WAITING,
     .name = "request",
     .size = sizeof(struct waiting),
@@ -192,11 +187,6 @@ void unanswered_note(struct client *c, uint32_t serial, const void *packet, size
 	object_put(c->broker->journal, &waiting_kind, &w);
 	if (!add_unanswered(c, &w))
 		journal_drop(c->broker->journal, &w.record);
-}
-
-int unanswered_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &waiting_kind, b);
 }
 
 static bool ask_again(struct broker *b, struct waiting *w)

@@ -14,6 +14,7 @@
 struct broker;
 struct client;
 struct clients;
+struct object_kind;
 struct record;
 
 /* A request that is not answered yet. If the broker dies, the next one handles it again from the
@@ -52,15 +53,12 @@ struct account *account_of_record(struct broker *b, uint32_t uid);
 void record_payer(struct record *r, struct charge *charge);
 bool payer_charge(struct charge *charge, enum limit_kind resource, uint64_t amount);
 
-/* What a broker restores that comes after another one. All return 0 or negative errno. */
-/* Restores the clients, with nothing but their connections and pages. */
-int clients_restore(struct broker *b);
-/* Called when all that they have is there: restores what was said to them and did not go out, or
- * may not have gone out. */
-int outgoing_restore(struct broker *b);
-/* Read the requests that were not answered, and handle them. The latter comes once what is
- * committed from then on may be of another layout (broker/journal/record.h). */
-int unanswered_restore(struct broker *b);
+/* What a broker restores that comes after another one: first clients, with nothing but their
+ * connections and pages; and when all that they have is there, what was said to them and did not go
+ * out, or may not have gone out, and the requests that were not answered. */
+extern const struct object_kind client_kind, queued_kind, waiting_kind;
+/* Handles those requests, once what is committed from then on may be of another layout
+ * (broker/journal/record.h). 0 or -ENOMEM. */
 int unanswered_ask_again(struct broker *b);
 
 #endif

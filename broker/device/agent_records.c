@@ -56,7 +56,7 @@ static int agent_attach(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind agent_kind = {
+const struct object_kind agent_kind = {
     .type = RECORD_AGENT,
     .name = "agent",
     .size = sizeof(struct agent),
@@ -70,9 +70,4 @@ void agent_note(struct agent *a)
 	/* an agent that looks for devices is not missed: the next broker starts another one */
 	if (a->device[0] && (a->process || a->incarnation > 0))
 		object_put(a->broker->journal, &agent_kind, a);
-}
-
-int agents_read(struct broker *b)
-{
-	return objects_restore(b->journal, &agent_kind, b);
 }

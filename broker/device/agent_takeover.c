@@ -20,12 +20,13 @@
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/device/inside.h"
+#include "broker/journal/object.h"
 #include "wire/wire.h"
 
 int agents_restore(struct broker *b)
 {
 	struct device *d;
-	int r = agents_read(b);
+	int r = objects_restore(b->journal, &agent_kind, b);
 
 	LIST_FOREACH (d, &b->devices->list, link)
 		if (r == 0 && d->agent->process)

@@ -119,7 +119,7 @@ static int child_attach(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind child_kind = {
+const struct object_kind child_kind = {
     .type = RECORD_CHILD,
     .name = "process that was an agent",
     .size = sizeof(struct child),
@@ -133,11 +133,6 @@ static void note(struct child *c)
 {
 	if (kept_id(c->pidfd))
 		object_put(c->broker->journal, &child_kind, c);
-}
-
-int children_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &child_kind, b);
 }
 
 void child_end(struct child *c)

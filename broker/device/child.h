@@ -9,6 +9,7 @@
 
 struct broker;
 struct event;
+struct object_kind;
 
 /*
  * The process of an agent, known by its pidfd: the broker before this one may have started it, and
@@ -36,9 +37,8 @@ void child_end(struct child *c);
 unsigned children_count(const struct broker *b);
 /* Looks at those whose end nobody would be told of, as there was no memory to watch them. */
 void children_look(struct broker *b);
-/* Restores those that were told to end, in a broker that comes after another one. 0 or negative
- * errno. */
-int children_restore(struct broker *b);
+/* Those that were told to end, for a broker that comes after another one. */
+extern const struct object_kind child_kind;
 /* Notes each of them in the journal again. */
 void children_note(struct broker *b);
 /* Forgets at the end of the broker those that have not ended. */

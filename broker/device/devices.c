@@ -282,6 +282,6 @@ int devices_restore(struct broker *b)
 	if (r == 0)
 		r = agents_restore(b);
 	if (r == 0)
-		r = children_restore(b);
+		r = objects_restore(b->journal, &child_kind, b);
 	return r;
 }

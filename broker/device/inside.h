@@ -10,6 +10,7 @@
 struct broker;
 struct child;
 struct event;
+struct object_kind;
 
 /* What the files of this room alone know of an agent. */
 struct agent {
@@ -33,7 +34,7 @@ struct agent {
 
 /* Begins to listen to the process. In agent.c. 0 or -ENOMEM. */
 int agent_listen(struct agent *a);
-/* Gives devices the agents that the broker before had. In agent_records.c. 0 or negative errno. */
-int agents_read(struct broker *b);
+/* Gives devices the agents that the broker before had. In agent_records.c. */
+extern const struct object_kind agent_kind;
 
 #endif

@@ -31,6 +31,7 @@
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/object.h"
 #include "broker/keeper/keeper.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/inside.h"
@@ -63,14 +64,15 @@ static int agents_go_on(struct broker *b)
 static const struct room {
 	const char *what;
 	int (*restore)(struct broker *b);
+	const struct object_kind *kind; /* `restore` NULL: all that there is to restore */
 } rooms[] = {
-    {"numbers", ids_restore},         {"devices", devices_restore},
-    {"timelines", timelines_restore}, {"clients", clients_restore},
-    {"events", events_restore},       {"pools", memory_restore},
-    {"agents", agents_go_on},         {"buffers", buffers_restore},
-    {"scrubs", scrubs_restore},       {"names", names_restore},
-    {"channels", channels_restore},   {"answers", outgoing_restore},
-    {"requests", unanswered_restore},
+    {"numbers", ids_restore, NULL},         {"devices", devices_restore, NULL},
+    {"timelines", timelines_restore, NULL}, {"clients", NULL, &client_kind},
+    {"events", events_restore, NULL},       {"pools", memory_restore, NULL},
+    {"agents", agents_go_on, NULL},         {"buffers", buffers_restore, NULL},
+    {"scrubs", NULL, &scrub_kind},          {"names", names_restore, NULL},
+    {"channels", channels_restore, NULL},   {"answers", NULL, &queued_kind},
+    {"requests", NULL, &waiting_kind},
 };
 
 int restore_all(struct broker *b)
@@ -81,7 +83,8 @@ int restore_all(struct broker *b)
 	accounts_without_limits(b->accounts, true);
 	for (size_t i = 0; r == 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++) {
 		beat();
-		r = rooms[i].restore(b);
+		r = rooms[i].restore ? rooms[i].restore(b)
+				     : objects_restore(b->journal, rooms[i].kind, b);
 		if (r < 0)
 			log_error("the journal's %s cannot be made again: %s", rooms[i].what,
 				  strerror(-r));

@@ -34,11 +34,11 @@ int channels_restore(struct broker *b)
 	b->channels->restored = &all;
 	r = members_restore(b);
 	if (r == 0)
-		r = entries_restore(b);
+		r = objects_restore(b->journal, &taken_kind, b);
 	if (r == 0)
-		r = orphans_restore(b);
+		r = objects_restore(b->journal, &orphan_kind, b);
 	if (r == 0)
-		r = acknowledged_restore(b);
+		r = objects_restore(b->journal, &acknowledged_kind, b);
 	if (r == 0 && any_is_unused(b))
 		r = -EBADMSG;
 	for (size_t i = 0; r == 0 && i < all.claims.n; i++)

@@ -8,6 +8,7 @@
 
 struct broker;
 struct client;
+struct object_kind;
 
 /* What a client has of a segment. */
 enum segment_possession {
@@ -61,6 +62,6 @@ bool client_is_overdue(struct client *c);
 /* Whether the client may have a segment mapped. */
 bool client_has_segments(const struct client *c);
 
-int possessions_restore(struct broker *b); /* 0 or negative errno */
+extern const struct object_kind possession_kind;
 
 #endif

@@ -165,7 +165,7 @@ static int possession_attach(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind possession_kind = {
+const struct object_kind possession_kind = {
     .type = RECORD_POSSESSION,
     .name = "segment that a client has",
     .size = sizeof(struct had),
@@ -193,9 +193,4 @@ void possession_note(struct client *c, uint32_t index)
 	else if (!had.record && has->record)
 		account_give_back(c->account, PRICE_POSSESSION);
 	has->record = had.record;
-}
-
-int possessions_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &possession_kind, b);
 }

@@ -447,7 +447,7 @@ static int name_attach(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind name_kind = {
+const struct object_kind name_kind = {
     .type = RECORD_NAME,
     .name = "name",
     .size = sizeof(struct name),
@@ -459,9 +459,4 @@ static const struct object_kind name_kind = {
 void name_note(struct broker *b, struct name *n)
 {
 	object_put(b->journal, &name_kind, n);
-}
-
-int names_restore_published(struct broker *b)
-{
-	return objects_restore(b->journal, &name_kind, b);
 }

@@ -19,6 +19,7 @@
 
 struct broker;
 struct client;
+struct object_kind;
 
 /*
  * A name, which leads to a buffer, or is waited for; or both, as those who may not find it go on
@@ -68,8 +69,7 @@ void name_unpublish(struct broker *b, struct name *n);
 void name_note(struct broker *b, struct name *n);
 /* Whether the client has this right to a name that is published. */
 bool name_may(const struct name *n, const struct client *client, enum access_right right);
-/* Restores the names that the journal has. 0 or negative errno. */
-int names_restore_published(struct broker *b);
+extern const struct object_kind name_kind;
 /* Returns the first published name after @after, or (@inclusive) from it on, in byte order; NULL
  * when there is none. */
 struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive);

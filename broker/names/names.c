@@ -7,6 +7,7 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/journal/object.h"
 #include "broker/names/inside.h"
 #include "broker/names/name.h"
 #include "broker/names/watch.h"
@@ -37,12 +38,12 @@ void names_deinit(struct broker *b)
 
 int names_restore(struct broker *b)
 {
-	int r = names_restore_published(b);
+	int r = objects_restore(b->journal, &name_kind, b);
 
 	if (r == 0)
 		r = tokens_restore(b);
 	if (r == 0)
-		r = watches_restore(b);
+		r = objects_restore(b->journal, &watch_kind, b);
 	return r;
 }
 

@@ -150,7 +150,7 @@ static int watch_attach(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind watch_kind = {
+const struct object_kind watch_kind = {
     .type = RECORD_WATCH,
     .name = "watch",
     .size = sizeof(struct watch),
@@ -162,9 +162,4 @@ static const struct object_kind watch_kind = {
 void watch_note(struct broker *b, struct watch *w)
 {
 	object_put(b->journal, &watch_kind, w);
-}
-
-int watches_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &watch_kind, b);
 }

@@ -12,6 +12,7 @@ struct access_object;
 struct broker;
 struct client;
 struct name;
+struct object_kind;
 
 /* A client's wish to hear of changes of names that start with a prefix. */
 struct watch {
@@ -33,8 +34,7 @@ struct watch *watch_find(const struct client *client, uint64_t id);
 void watch_free(struct broker *b, struct watch *w);
 /* Notes in the journal what the watch is now. */
 void watch_note(struct broker *b, struct watch *w);
-/* Restores the watches that the journal has. 0 or negative errno. */
-int watches_restore(struct broker *b);
+extern const struct object_kind watch_kind;
 
 /* Tells those who watch the name, and may read it as an object of rights, what has become of it.
  * @change is an enum share_change. */

@@ -14,6 +14,7 @@
 
 struct broker;
 struct client;
+struct object_kind;
 
 /*
  * What is left of producers that are gone: messages of queues that nobody has acknowledged, whose
@@ -91,7 +92,7 @@ bool channel_drop_messages(struct broker *b, const void *name, size_t size, cons
 			   uint64_t *n);
 
 void orphan_note(struct orphan *o);
-int orphans_restore(struct broker *b); /* 0 or negative errno */
+extern const struct object_kind orphan_kind;
 /* Whether each orphan that is the claim's has an entry, without which it would never end. It is
  * called when all orphans and entries are restored. */
 bool orphans_have_entries(struct claim *claim);

@@ -83,7 +83,7 @@ static void orphan_fields(struct record *r, void *object)
 	r->order = o->number;
 }
 
-static const struct object_kind orphan_kind = {
+const struct object_kind orphan_kind = {
     .type = RECORD_ORPHAN,
     .name = "message of a producer that is gone",
     .size = sizeof(struct orphan),
@@ -95,9 +95,4 @@ static const struct object_kind orphan_kind = {
 void orphan_note(struct orphan *o)
 {
 	object_put(o->producer->channel->broker->journal, &orphan_kind, o);
-}
-
-int orphans_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &orphan_kind, b);
 }

@@ -79,7 +79,7 @@ static int open_pool_attach(struct broker *b, void *object)
 	return open->asks && pool_user_comes(open->pool, c->account) < 0 ? -ENOMEM : 0;
 }
 
-static const struct object_kind open_pool_kind = {
+const struct object_kind open_pool_kind = {
     .type = RECORD_OPEN_POOL,
     .name = "pool that is open",
     .size = sizeof(struct open_pool),
@@ -91,11 +91,6 @@ static const struct object_kind open_pool_kind = {
 void open_pool_note(struct open_pool *open)
 {
 	object_put(open->pool->broker->journal, &open_pool_kind, open);
-}
-
-int open_pools_restore(struct broker *b)
-{
-	return objects_restore(b->journal, &open_pool_kind, b);
 }
 
 int client_open_pool(struct client *c, struct pool *pool)

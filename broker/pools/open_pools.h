@@ -8,6 +8,7 @@
 
 struct broker;
 struct client;
+struct object_kind;
 struct pool;
 struct request;
 
@@ -32,7 +33,7 @@ int client_open_pool(struct client *c, struct pool *pool);
  * @has_magazine: it also asks for blocks that it does not use yet. 0 or -ENOMEM. */
 int client_asks_pool(struct open_pool *open, bool has_magazine);
 void client_close_pool(struct open_pool *open);
-int open_pools_restore(struct broker *b); /* 0 or negative errno */
+extern const struct object_kind open_pool_kind;
 
 /* Closes some of the pools that the client has open; true when there are no more. */
 bool client_close_pools(struct client *c, int *budget);

@@ -36,11 +36,11 @@ int memory_restore(struct broker *b)
 	int r = pools_restore(b);
 
 	if (r == 0)
-		r = open_pools_restore(b);
+		r = objects_restore(b->journal, &open_pool_kind, b);
 	if (r == 0)
 		r = segments_restore(b);
 	if (r == 0)
-		r = possessions_restore(b);
+		r = objects_restore(b->journal, &possession_kind, b);
 	generations_free_slots(&b->memory->segments);
 	return r;
 }
