@@ -28,11 +28,7 @@
 #include "broker/keeper/keeper.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"
-#include "broker/life/ending.h"
 #include "broker/life/inside.h"
-#include "broker/life/reload.h"
-#include "broker/life/restore.h"
-#include "broker/life/upgrade.h"
 #include "broker/log/log.h"
 #include "broker/membership/membership.h"
 #include "broker/memory/memory.h"
@@ -161,6 +157,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	b->config = config;
 	b->keeper = keeper;
 	b->life->uid = geteuid();
+	TAILQ_INIT(&b->life->upgrades);
 	unpaid_init(&b->life->unpaid);
 	b->started_ms = clock_ms();
 	share_descriptors(b);
@@ -186,8 +183,6 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 		r = channels_start(b);
 	if (r == 0)
 		r = reload_new(b, &b->life->reload);
-	if (r == 0)
-		r = upgrade_new(&b->life->upgrade);
 	if (r == 0)
 		r = devices_init(b);
 	if (r == 0)
@@ -282,7 +277,6 @@ void broker_free(struct broker *b)
 	scrubs_end(b);
 	clients_end(b);
 	reload_free(b->life->reload);
-	upgrade_free(b->life->upgrade);
 	channels_end(b);
 	names_end(b);
 	while ((p = LIST_FIRST(&b->memory->pools)))

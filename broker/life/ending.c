@@ -8,8 +8,6 @@
  * waited for; nor is a process that has lost its connection already, as it cannot be told.
  */
 
-#include "broker/life/ending.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,7 +24,6 @@
 #include "broker/client/listener.h"
 #include "broker/keeper/kept.h"
 #include "broker/life/inside.h"
-#include "broker/life/reload.h"
 #include "broker/log/log.h"
 
 /* How often a broker that drains looks whether it has to wait any more. */

@@ -29,7 +29,6 @@
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"
 #include "broker/life/confine.h"
-#include "broker/life/ending.h"
 #include "broker/life/inside.h"
 #include "broker/log/log.h"
 #include "broker/socket/peer.h"

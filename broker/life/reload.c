@@ -29,7 +29,6 @@
 #include "broker/keeper/kept.h"
 #include "broker/life/configure.h"
 #include "broker/life/inside.h"
-#include "broker/life/reload.h"
 #include "broker/log/log.h"
 #include "broker/reply/deferred.h"
 #include "broker/reply/request.h"

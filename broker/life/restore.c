@@ -6,8 +6,6 @@
  * deaths of clients meanwhile are noticed afterwards, by the same descriptors as ever.
  */
 
-#include "broker/life/restore.h"
-
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>

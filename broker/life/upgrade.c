@@ -8,11 +8,7 @@
  * answered by the broker that serves then.
  */
 
-#include "broker/life/upgrade.h"
-
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,10 +22,6 @@
 #include "broker/reply/deferred.h"
 #include "broker/reply/request.h"
 #include "broker/report/report.h"
-
-struct upgrade {
-	struct deferred_list waits; /* the requests for an upgrade */
-};
 
 /* The earlier broker had been asked to hand over, and this one is what came of that. */
 static bool answer_upgrade(struct request *request, const struct keeper *keeper)
@@ -67,7 +59,7 @@ void handle_upgrade(struct request *request)
 	else if (broker_is_ending(b))
 		request_fail(request, SHARE_EDISCONNECTED, "the broker is about to end");
 	else if (!b->life->asks_again || !answer_upgrade(request, b->keeper))
-		request_defer(request, &b->life->upgrade->waits);
+		request_defer(request, &b->life->upgrades);
 }
 
 void upgrade_if_asked(struct broker *b)
@@ -75,7 +67,7 @@ void upgrade_if_asked(struct broker *b)
 	char why[KEPT_TEXT], text[KEPT_TEXT + 64];
 	int r;
 
-	if (TAILQ_EMPTY(&b->life->upgrade->waits))
+	if (TAILQ_EMPTY(&b->life->upgrades))
 		return;
 	r = kept_rehearse(why);
 	if (r == 0) {
@@ -84,22 +76,6 @@ void upgrade_if_asked(struct broker *b)
 	}
 	snprintf(text, sizeof(text), "the program on the disk cannot go on: %s", why);
 	log_error("not upgraded: %s", text);
-	deferred_fail(&b->life->upgrade->waits, SHARE_ENOTSUP, text);
+	deferred_fail(&b->life->upgrades, SHARE_ENOTSUP, text);
 	broker_commit(b);
-}
-
-int upgrade_new(struct upgrade **out)
-{
-	struct upgrade *u = calloc(1, sizeof(*u));
-
-	if (!u)
-		return -ENOMEM;
-	TAILQ_INIT(&u->waits);
-	*out = u;
-	return 0;
-}
-
-void upgrade_free(struct upgrade *u)
-{
-	free(u);
 }

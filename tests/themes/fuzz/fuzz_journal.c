@@ -37,7 +37,7 @@
 #include "broker/journal/inside.h"
 #include "broker/keeper/keeper.h"
 #include "broker/keeper/process/table.h"
-#include "broker/life/restore.h"
+#include "broker/life/inside.h"
 #include "tests/themes/fuzz/damage.h"
 #include "tests/themes/fuzz/fuzz.h"
 #include "tests/themes/fuzz/play.h"

@@ -17,7 +17,7 @@
 #include "broker/journal/inside.h"
 #include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
-#include "broker/life/restore.h"
+#include "broker/life/inside.h"
 
 #define MORE UINT64_C(0x6d6f726500000000)
 
