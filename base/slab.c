@@ -272,15 +272,6 @@ void *slab_alloc(struct slab *slab)
 	return object;
 }
 
-void *slab_alloc_indexed(struct slab *slab, uint32_t *index)
-{
-	void *object = slab_alloc(slab);
-
-	if (object)
-		*index = slab_index(object);
-	return object;
-}
-
 static struct slab_chunk *chunk_of(const void *object)
 {
 	return (struct slab_chunk *)((uintptr_t)object & ~(uintptr_t)(CHUNK_ALIGNMENT - 1));
@@ -333,14 +324,6 @@ void slab_free(struct slab *slab, void *object)
 		empty(slab, chunk);
 }
 
-void slab_free_index(struct slab *slab, uint32_t index)
-{
-	void *object = slab_at(slab, index);
-
-	assert(object);
-	slab_free(slab, object);
-}
-
 void *slab_at(const struct slab *slab, uint32_t index)
 {
 	const uint32_t place = index / slab->per_chunk;
@@ -358,9 +341,4 @@ uint32_t slab_end(const struct slab *slab)
 size_t slab_live(const struct slab *slab)
 {
 	return slab->live;
-}
-
-size_t slab_bytes(const struct slab *slab)
-{
-	return (size_t)slab->chunk_count * CHUNK_SIZE;
 }

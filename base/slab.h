@@ -55,14 +55,12 @@ void slab_deinit(struct slab *slab);
 /* Returns a zeroed object (but for the prefix), or NULL when there is no memory; nothing is
  * changed then. */
 void *slab_alloc(struct slab *slab);
-void *slab_alloc_indexed(struct slab *slab, uint32_t *index);
 
 /*
- * Frees an object, however it was allocated. Neither function can fail or allocates. slab_free()
- * accepts NULL. A chunk of which no object is in use goes back to the system, but for a few.
+ * Frees an object; NULL is fine. It cannot fail, nor does it allocate. A chunk of which no object
+ * is in use goes back to the system, but for a few.
  */
 void slab_free(struct slab *slab, void *object);
-void slab_free_index(struct slab *slab, uint32_t index);
 
 /*
  * Returns the object with this index, or NULL when the index was never given out or its memory has
@@ -78,7 +76,5 @@ uint32_t slab_index(const void *object);
 
 /* How many objects are in use. */
 size_t slab_live(const struct slab *slab);
-/* How many bytes the chunks take. */
-size_t slab_bytes(const struct slab *slab);
 
 #endif

@@ -63,15 +63,15 @@ int buffer_new(struct broker *b, struct allocation *a, struct buffer **out)
 {
 	struct block *block = a->block;
 	struct buffer *buffer;
-	uint32_t index;
 
-	buffer = slab_alloc_indexed(&b->buffers->slab, &index);
+	buffer = slab_alloc(&b->buffers->slab);
 	if (!buffer) {
 		pool_free_block(b, block_pool(block), block, NULL, &a->charge);
 		return SHARE_ESYSTEM;
 	}
 	buffer->generation++;
-	generation_note(&b->buffers->generations, b->journal, index, buffer->generation);
+	generation_note(&b->buffers->generations, b->journal, buffer_index(buffer),
+			buffer->generation);
 	buffer->block = block;
 	buffer->size = a->size & BUFFER_SIZE_MAX;
 	buffer->refs = 1;

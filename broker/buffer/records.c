@@ -260,6 +260,6 @@ void buffers_restored(struct broker *b)
 		else if (buffer && buffer->refs == 1)
 			buffer_unref(b, buffer);
 		else if (buffer)
-			slab_free_index(&b->buffers->slab, i);
+			slab_free(&b->buffers->slab, buffer);
 	}
 }

@@ -93,10 +93,11 @@ int generations_make_slots(struct generations *g, struct journal *j, struct slab
 		if (g->parts[i / GENERATIONS_PART][i % GENERATIONS_PART])
 			end = i + 1;
 	for (uint64_t i = 0; r == 0 && i < end; i++) {
-		void *object = slab_alloc_indexed(slab, &index);
+		void *object = slab_alloc(slab);
 
 		if (!object)
 			return -ENOMEM;
+		index = slab_index(object);
 		memcpy(object, &g->parts[index / GENERATIONS_PART][index % GENERATIONS_PART], 4);
 	}
 	return r;
@@ -105,10 +106,10 @@ int generations_make_slots(struct generations *g, struct journal *j, struct slab
 void generations_free_slots(struct slab *slab)
 {
 	for (uint32_t i = 0; i < slab_end(slab); i++) {
-		const uint32_t *prefix = slab_at(slab, i);
+		uint32_t *prefix = slab_at(slab, i);
 
 		if (prefix && prefix[1] == 0)
-			slab_free_index(slab, i);
+			slab_free(slab, prefix);
 	}
 }
 

@@ -153,22 +153,21 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 {
 	const int fds[] = {memory->fd, memory->fd_readonly};
 	struct segment *s;
-	uint32_t index;
 
 	if (kept_keep(fds, NULL, memory->fd_readonly < 0 ? 1 : 2) < 0)
 		return -ENOMEM;
-	s = slab_alloc_indexed(&b->memory->segments, &index);
+	s = slab_alloc(&b->memory->segments);
 	if (!s)
 		return -ENOMEM;
 	s->memory = *memory;
 	s->generation++;
 	s->in_use = 1;
-	s->index = index;
+	s->index = slab_index(s);
 	s->pool = pool;
 	s->incarnation = pool->choice.device ? agent_incarnation(pool->choice.device->agent) : 0;
 	s->state = SEGMENT_ACTIVE;
 	segment_count_of_agent(s, 1);
-	generation_note(&b->memory->generations, b->journal, index, s->generation);
+	generation_note(&b->memory->generations, b->journal, s->index, s->generation);
 	s->cost = *cost;
 	*cost = (struct segment_cost){.n_nobodys = 0};
 	*out = s;
@@ -239,7 +238,7 @@ void segment_free(struct broker *b, struct segment *s)
 	s->in_use = 0;
 	/* a slot whose generations are used up is never used again */
 	if (s->generation < UINT32_MAX)
-		slab_free_index(&b->memory->segments, s->index);
+		slab_free(&b->memory->segments, s);
 }
 
 /* An agent that the broker has let go of may take its time to end. */

@@ -199,8 +199,7 @@ void token_detach(struct token *t)
 int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
 	      struct token **out, struct failure *failure)
 {
-	uint32_t index;
-	struct token *t = slab_alloc_indexed(&b->names->token_slab, &index);
+	struct token *t = slab_alloc(&b->names->token_slab);
 	int r;
 
 	if (!t)
@@ -216,9 +215,9 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 		return r;
 	}
 	t->generation++;
-	generation_note(&b->names->token_generations, b->journal, index, t->generation);
 	t->live = 1;
-	t->index = index;
+	t->index = slab_index(t);
+	generation_note(&b->names->token_generations, b->journal, t->index, t->generation);
 	t->buffer = terms->buffer;
 	referrer_attach(t->buffer, &t->referrer, REFERRER_TOKEN, t->charge.account);
 	t->mode = terms->mode;

@@ -244,8 +244,3 @@ void suballocator_free(struct suballocator *allocator, struct block *block)
 	else
 		free_list_insert(allocator, block);
 }
-
-uint64_t suballocator_free_bytes(const struct suballocator *allocator)
-{
-	return allocator->free_units * SUBALLOCATOR_UNIT;
-}

@@ -78,9 +78,6 @@ void suballocator_free(struct suballocator *allocator, struct block *block);
  * nearly its size.) */
 uint64_t suballocator_largest_free(const struct suballocator *allocator);
 
-/* Returns the sum of the free blocks, without held regions. */
-uint64_t suballocator_free_bytes(const struct suballocator *allocator);
-
 /* Makes a free block one in use, as it is. */
 void suballocator_take(struct suballocator *allocator, struct block *block);
 

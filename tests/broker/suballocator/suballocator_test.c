@@ -193,7 +193,7 @@ Test(suballocator, nothing_is_allocated_from_a_held_region)
 	suballocator_hold_region(&w->allocator, region);
 	require_consistent(w);
 	cr_assert(region_is_empty(region) && block_is_free(region->first));
-	cr_assert_eq(suballocator_free_bytes(&w->allocator), 0);
+	cr_assert_eq(w->allocator.free_units, 0);
 	cr_assert_eq(suballocator_largest_free(&w->allocator), 0);
 	cr_assert_null(take(w, 1, 1));
 	suballocator_unhold_region(&w->allocator, region);
@@ -226,7 +226,7 @@ Test(suballocator, nothing_is_allocated_from_a_withdrawn_region_that_is_in_use)
 	c = take(w, 1, 1);
 	cr_assert(a && b && c);
 	suballocator_withdraw_region(&w->allocator, gone);
-	cr_assert_eq(suballocator_free_bytes(&w->allocator), 0);
+	cr_assert_eq(w->allocator.free_units, 0);
 	cr_assert_null(take(w, 1, 1));
 	/* what becomes free joins what is free, from whichever side, and is in no list */
 	suballocator_free(&w->allocator, a);
@@ -237,12 +237,12 @@ Test(suballocator, nothing_is_allocated_from_a_withdrawn_region_that_is_in_use)
 	cr_assert(other && other->region == &rest);
 	suballocator_free(&w->allocator, b);
 	cr_assert(region_is_empty(gone) && gone->first->size == 4);
-	cr_assert_eq(suballocator_free_bytes(&w->allocator), 0);
+	cr_assert_eq(w->allocator.free_units, 0);
 	suballocator_free(&w->allocator, other);
 	suballocator_remove_region(&w->allocator, &rest);
 	suballocator_unhold_region(&w->allocator, gone);
 	require_consistent(w);
-	cr_assert_eq(suballocator_free_bytes(&w->allocator), 4 * UNIT);
+	cr_assert_eq(w->allocator.free_units, 4);
 	world_end(w);
 }
 
@@ -400,7 +400,7 @@ Test(suballocator, pools_share_a_slab_and_nothing_else)
 	cr_assert_null(take(w, 11, 1));
 	cr_assert_eq(suballocator_alloc(&other, 11 * UNIT, UNIT, &b), 0);
 	suballocator_free(&other, b);
-	cr_assert_eq(suballocator_free_bytes(&w->allocator), 10 * UNIT);
+	cr_assert_eq(w->allocator.free_units, 10);
 	suballocator_remove_region(&other, &region);
 	suballocator_deinit(&other);
 	world_end(w);
