@@ -11,12 +11,9 @@
 char *show_microseconds(const json_t *row, const char *key, bool exact)
 {
 	json_int_t value = json_integer_value(json_object_get(row, key));
-	char *text;
 
 	(void)exact;
-	if (value <= 0)
-		return strdup("-");
-	return asprintf(&text, "%.1fms", (double)value / 1000) < 0 ? NULL : text;
+	return value > 0 ? show_format("%.1fms", (double)value / 1000) : strdup("-");
 }
 
 static void put_text(FILE *out, const json_t *row, const char *key)

@@ -39,21 +39,18 @@ struct column {
 static char *show_capability(const json_t *row, const char *key, bool exact)
 {
 	json_int_t value = json_integer_value(json_object_get(row, key));
-	char *text;
 
 	(void)exact;
-	return asprintf(&text, "%d.%d", (int)(value / 10), (int)(value % 10)) < 0 ? NULL : text;
+	return show_format("%d.%d", (int)(value / 10), (int)(value % 10));
 }
 
 /* "13.0" */
 static char *show_cuda_version(const json_t *row, const char *key, bool exact)
 {
 	json_int_t value = json_integer_value(json_object_get(row, key));
-	char *text;
 
 	(void)exact;
-	return asprintf(&text, "%d.%d", (int)(value / 1000), (int)(value % 1000 / 10)) < 0 ? NULL
-											   : text;
+	return show_format("%d.%d", (int)(value / 1000), (int)(value % 1000 / 10));
 }
 
 /* Shows "-" for -1, which the broker sends when it does not know. */
@@ -283,12 +280,7 @@ static const struct column status_lines[] = {
 
 #define COLUMNS(c) c, sizeof(c) / sizeof((c)[0])
 
-static const struct report {
-	const char *name;
-	const char *shows;
-	const struct column *columns; /* NULL: the report is one object */
-	size_t n_columns;
-} reports[] = {
+static const struct report reports[] = {
     {"status", "the broker as a whole", NULL, 0},
     {"pools", "how full they are", COLUMNS(pool_columns)},
     {"segments", "the memory that pools consist of", COLUMNS(segment_columns)},
@@ -319,16 +311,6 @@ const struct report *report_find(const char *name)
 		if (strcmp(reports[i].name, name) == 0)
 			return &reports[i];
 	return NULL;
-}
-
-const char *report_name(const struct report *r)
-{
-	return r->name;
-}
-
-bool report_is_single(const struct report *r)
-{
-	return !r->columns;
 }
 
 /* Whether rows can be put in order by the value that @show has: a number, or one text. */
@@ -376,7 +358,7 @@ static bool add_columns(struct table *t)
 {
 	const struct report *r = t->report;
 
-	if (report_is_single(r))
+	if (!r->columns)
 		return scols_table_set_column_separator(t->lines, "  ") == 0 &&
 		       scols_table_new_column(t->lines, "KEY", 0, LEFT) &&
 		       scols_table_new_column(t->lines, "VALUE", 0, LEFT);
@@ -398,7 +380,7 @@ struct table *table_new(const struct report *r, const struct report_options *opt
 	t->lines = scols_new_table();
 	if (!t->lines || !add_columns(t))
 		return table_free(t);
-	scols_table_enable_noheadings(t->lines, report_is_single(r) || !options->headings);
+	scols_table_enable_noheadings(t->lines, !r->columns || !options->headings);
 	return t;
 }
 
@@ -475,7 +457,7 @@ int table_add(struct table *t, const char *json)
 	int r = -EPROTO;
 
 	if (json_is_object(row))
-		r = report_is_single(t->report) ? add_members(t, row) : add_cells(t, row);
+		r = !t->report->columns ? add_members(t, row) : add_cells(t, row);
 	json_decref(row);
 	return r;
 }

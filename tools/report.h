@@ -7,7 +7,14 @@
 
 /* The reports of a broker, as share_inspect() has them, and how they are shown on a terminal. */
 
-struct report;
+struct column;
+
+struct report {
+	const char *name; /* by which share_inspect() knows it */
+	const char *shows;
+	const struct column *columns; /* NULL: it is one object, and not a number of rows */
+	size_t n_columns;
+};
 
 struct report_options {
 	bool exact;    /* sizes in bytes */
@@ -18,10 +25,6 @@ struct report_options {
 void report_list(FILE *out);
 /* Returns NULL when there is no report of that name. */
 const struct report *report_find(const char *name);
-/* Returns the name by which share_inspect() knows it. */
-const char *report_name(const struct report *r);
-/* Returns whether the report is one object, and not a number of rows. */
-bool report_is_single(const struct report *r);
 /* Returns the key by which rows are put in order that are sorted by that column, in upper or lower
  * case. NULL: there is no such column, or it has no order. */
 const char *report_sort_key(const struct report *r, const char *heading);

@@ -26,16 +26,6 @@
 #include "tools/sharectl/act.h"
 #include "tools/value.h"
 
-struct act {
-	const char *name;
-	const char *object;
-	const char *refusal; /* why it does not take a word */
-	bool asks;
-	bool (*takes)(const char *word);
-	/* Returns 0; an error of libshare; or > 0 when it failed and has printed why. */
-	int (*run)(share_client *c, const char *word, bool yes);
-};
-
 /* Prints an error after what is on stdout already, as both may go to the same place. */
 static void say_error(const char *what)
 {
@@ -424,26 +414,6 @@ const struct act *act_find(const char *name)
 		if (strcmp(acts[i].name, name) == 0)
 			return &acts[i];
 	return NULL;
-}
-
-const char *act_name(const struct act *a)
-{
-	return a->name;
-}
-
-bool act_asks(const struct act *a)
-{
-	return a->asks;
-}
-
-const char *act_object(const struct act *a)
-{
-	return a->object;
-}
-
-const char *act_refuses(const struct act *a, const char *word)
-{
-	return a->takes(word) ? NULL : a->refusal;
 }
 
 int act_run(const struct act *a, share_client *client, const char *const *words, size_t n, bool yes)

@@ -9,18 +9,18 @@
 
 /* The commands by which an operator ends something. */
 
-struct act;
+struct act {
+	const char *name;
+	const char *object;  /* the word for what it acts on: "NAME" */
+	const char *refusal; /* why it does not take a word: a sentence that the word begins */
+	bool asks;           /* before it acts */
+	bool (*takes)(const char *word);
+	/* Returns 0; an error of libshare; or > 0 when it failed and has printed why. */
+	int (*run)(share_client *c, const char *word, bool yes);
+};
 
 /* Returns NULL when there is no command of that name. */
 const struct act *act_find(const char *name);
-const char *act_name(const struct act *a);
-/* Returns whether it asks before it acts. */
-bool act_asks(const struct act *a);
-/* Returns the word for what it acts on: "NAME". */
-const char *act_object(const struct act *a);
-/* Returns NULL if it takes @word, else the reason as the rest of a sentence that begins with the
- * word. */
-const char *act_refuses(const struct act *a, const char *word);
 
 /* Acts on each of @words and says so on stdout. A failure is printed to stderr, and the other words
  * are still acted on. With @yes it does not ask. Returns how many words failed. */

@@ -56,15 +56,14 @@ static void parse_argument(struct arguments *a, const char *value, struct argp_s
 		if (!a->report && !a->act && !a->command)
 			argp_error(state, "there is no command '%s'", value);
 	} else if (a->act) {
-		if (act_refuses(a->act, value))
-			argp_error(state, "'%s' %s", value, act_refuses(a->act, value));
+		if (!a->act->takes(value))
+			argp_error(state, "'%s' %s", value, a->act->refusal);
 		a->words[a->n_words++] = value;
 	} else if (a->command && a->command->object) {
 		if (!*value)
 			argp_error(state, "'' is empty");
 		a->words[a->n_words++] = value;
-	} else if (state->arg_num == 1 && a->report &&
-		   strcmp(report_name(a->report), "names") == 0) {
+	} else if (state->arg_num == 1 && a->report && strcmp(a->report->name, "names") == 0) {
 		a->prefix = value;
 	} else {
 		argp_error(state, "'%s' is one argument too many", value);
@@ -81,13 +80,13 @@ static void check_rows_wanted(const struct arguments *a, struct argp_state *stat
 
 	if (a->once && !top)
 		argp_error(state, "--once is for top");
-	if (a->older_than > 0 && !(a->report && strcmp(report_name(a->report), "leases") == 0))
+	if (a->older_than > 0 && !(a->report && strcmp(a->report->name, "leases") == 0))
 		argp_error(state, "--older-than is for leases");
 	if (a->reverse && !a->sort)
 		argp_error(state, "--reverse is for --sort");
 	if (!a->sort)
 		return;
-	if (!report || report_is_single(report))
+	if (!report || !report->columns)
 		argp_error(state, "--sort is for commands that list something");
 	if (report_sort_key(report, a->sort))
 		return;
@@ -96,21 +95,21 @@ static void check_rows_wanted(const struct arguments *a, struct argp_state *stat
 		argp_failure(state, EXIT_FAILURE, errno, "--sort");
 	report_list_sortable(report, out);
 	fclose(out);
-	argp_error(state, "%s cannot be sorted by '%s', but by: %s", report_name(report), a->sort,
+	argp_error(state, "%s cannot be sorted by '%s', but by: %s", report->name, a->sort,
 		   columns);
 }
 
 static void check_arguments(const struct arguments *a, struct argp_state *state)
 {
 	if (a->act && a->n_words == 0)
-		argp_error(state, "%s needs a %s", act_name(a->act), act_object(a->act));
+		argp_error(state, "%s needs a %s", a->act->name, a->act->object);
 	if (a->command && a->command->object && a->n_words == 0)
 		argp_error(state, "%s needs a %s", a->command->name, a->command->object);
 	if (a->act && a->json)
 		argp_error(state, "--json is for commands that show something");
 	if (arguments_are_for(a, "metrics") && a->json)
 		argp_error(state, "metrics are OpenMetrics text, and no JSON");
-	if (a->yes && !(a->act && act_asks(a->act)))
+	if (a->yes && !(a->act && a->act->asks))
 		argp_error(state, "--yes is for commands that ask");
 	if (a->watch.any && !arguments_are_for(a, "watch"))
 		argp_error(state, "--count, --name, --pool and --user are for watch");

@@ -40,14 +40,14 @@ static bool is_wanted(const struct arguments *a, const char *json)
 
 int show_json(struct output *o, const char *json)
 {
-	if (!o->arguments->report || !report_is_single(o->arguments->report))
+	if (!o->arguments->report || o->arguments->report->columns)
 		fputs(o->rows == 0 ? "[\n" : ",\n", stdout);
 	return fputs(json, stdout) < 0 ? -errno : 0;
 }
 
 void show_json_end(const struct output *o)
 {
-	if (o->arguments->report && report_is_single(o->arguments->report))
+	if (o->arguments->report && !o->arguments->report->columns)
 		fputs("\n", stdout);
 	else
 		fputs(o->rows == 0 ? "[]\n" : "\n]\n", stdout);
@@ -93,7 +93,7 @@ static int on_row(const char *json, void *data)
 /* On stderr, as a program that reads the table is told by its exit code that nothing is missing. */
 static void tell_of_nothing(const struct arguments *a)
 {
-	fprintf(stderr, "no %s", report_name(a->report));
+	fprintf(stderr, "no %s", a->report->name);
 	if (a->prefix)
 		fprintf(stderr, " that start with '%s'", a->prefix);
 	fputs(a->older_than > 0 ? " that are older\n" : "\n", stderr);
@@ -108,15 +108,15 @@ int show_report(const struct arguments *a, share_client *client)
 		o.table = table_new(a->report, &a->options);
 		if (!o.table)
 			return ENOMEM;
-		if (report_is_single(a->report))
+		if (!a->report->columns)
 			r = -table_add_line(o.table, "address", share_address(client));
 	}
 	if (a->sort)
 		o.sorted = json_array();
-	if (r == 0 && strcmp(report_name(a->report), "bridges") == 0)
+	if (r == 0 && strcmp(a->report->name, "bridges") == 0)
 		r = bridges_each(client, on_row, &o);
 	else if (r == 0)
-		r = share_inspect(client, report_name(a->report), on_row, &o);
+		r = share_inspect(client, a->report->name, on_row, &o);
 	if (r == 0 && o.sorted)
 		r = show_sorted(&o);
 	json_decref(o.sorted);
