@@ -27,20 +27,23 @@
 
 /* Prints one line for each change. The line of a setting that needs a restart says that it
  * stays. */
-static int print_change(const char *json)
+static int print_change(const char *json, bool exact)
 {
 	json_t *row = json_loads(json, 0, NULL);
 	int n = printf("%s: %s\n", json_string_value(json_object_get(row, "key")),
 		       json_string_value(json_object_get(row, "change")));
 
+	(void)exact;
 	json_decref(row);
 	return n < 0 ? -errno : 0;
 }
 
-static int on_change(const char *json, void *data)
+/* Each object, as JSON or for people. */
+static int on_object(const char *json, void *data)
 {
 	struct output *o = data;
-	int r = o->arguments->json ? show_json(o, json) : print_change(json);
+	const struct arguments *a = o->arguments;
+	int r = a->json ? show_json(o, json) : o->print(json, a->options.exact);
 
 	o->rows++;
 	return -r;
@@ -48,8 +51,8 @@ static int on_change(const char *json, void *data)
 
 static int reload(const struct arguments *a, share_client *client)
 {
-	struct output o = {.arguments = a};
-	int r = share_reload(client, on_change, &o);
+	struct output o = {.arguments = a, .print = print_change};
+	int r = share_reload(client, on_object, &o);
 
 	if (r == 0 && a->json)
 		show_json_end(&o);
@@ -58,7 +61,7 @@ static int reload(const struct arguments *a, share_client *client)
 	return r;
 }
 
-static int print_upgrade(const char *json)
+static int print_upgrade(const char *json, bool exact)
 {
 	json_t *row = json_loads(json, 0, NULL);
 	int n = printf("version %s (pid %" JSON_INTEGER_FORMAT ") goes on from version %s\n",
@@ -66,23 +69,15 @@ static int print_upgrade(const char *json)
 		       json_integer_value(json_object_get(row, "pid")),
 		       json_string_value(json_object_get(row, "from")));
 
+	(void)exact;
 	json_decref(row);
 	return n < 0 ? -errno : 0;
 }
 
-static int on_upgrade(const char *json, void *data)
-{
-	struct output *o = data;
-	int r = o->arguments->json ? show_json(o, json) : print_upgrade(json);
-
-	o->rows++;
-	return -r;
-}
-
 static int upgrade(const struct arguments *a, share_client *client)
 {
-	struct output o = {.arguments = a};
-	int r = share_upgrade(client, on_upgrade, &o);
+	struct output o = {.arguments = a, .print = print_upgrade};
+	int r = share_upgrade(client, on_object, &o);
 
 	if (r == 0 && a->json)
 		show_json_end(&o);
@@ -92,11 +87,9 @@ static int upgrade(const struct arguments *a, share_client *client)
 static int show_metrics(const struct arguments *a, share_client *client)
 {
 	json_t *snapshot;
-	int r;
+	int r = snapshot_take(client, metrics_reports, metrics_n_reports, &snapshot);
 
 	(void)a;
-	r = snapshot_take(client, metrics_reports, metrics_n_reports, &snapshot);
-
 	if (r != 0)
 		return r;
 	metrics_print(stdout, snapshot, (double)time(NULL));
@@ -105,20 +98,10 @@ static int show_metrics(const struct arguments *a, share_client *client)
 	return 0;
 }
 
-static int on_recipe(const char *json, void *data)
-{
-	struct output *o = data;
-	const struct arguments *a = o->arguments;
-	int r = a->json ? show_json(o, json) : recipe_print(json, a->options.exact);
-
-	o->rows++;
-	return -r;
-}
-
 static int show_recipes(const struct arguments *a, share_client *client)
 {
-	struct output o = {.arguments = a};
-	int r = recipes_each(client, a->words, a->n_words, on_recipe, &o, a->failed);
+	struct output o = {.arguments = a, .print = recipe_print};
+	int r = recipes_each(client, a->words, a->n_words, on_object, &o, a->failed);
 
 	if (r == 0 && a->json)
 		show_json_end(&o);
@@ -130,11 +113,9 @@ static int examine(const struct arguments *a, share_client *client)
 	json_t *findings = doctor_examine("", client, a->connected, share_error_detail());
 	bool content = doctor_is_content(findings);
 
-	if (a->json)
-		json_dumpf(findings, stdout, JSON_INDENT(1));
-	else
+	if (!a->json)
 		doctor_print(stdout, findings);
-	if (a->json)
+	else if (json_dumpf(findings, stdout, JSON_INDENT(1)) == 0)
 		putchar('\n');
 	json_decref(findings);
 	*a->failed += !content;

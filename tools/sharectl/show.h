@@ -2,6 +2,7 @@
 #ifndef TOOLS_SHARECTL_SHOW_H
 #define TOOLS_SHARECTL_SHOW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <jansson.h>
@@ -15,6 +16,8 @@ struct table;
 struct output {
 	const struct arguments *arguments;
 	struct table *table; /* NULL: print JSON */
+	/* Of a command that is no report: prints an object for people. 0 or a negative errno. */
+	int (*print)(const char *json, bool exact);
 	size_t rows;
 	json_t *sorted; /* rows that wait for all others; NULL: print each as it comes */
 };
