@@ -151,7 +151,7 @@ KNOWS = {
     "memory/cuda": "memory/*.h",
     "memory/gpu": "memory/*.h memory/cuda",
     "memory/*.c": "memory/*.h",
-    "tools/doctor": "",
+    "tools/doctor": "tools/*.h",
     "tools/exporter": "tools/*.h",
     "tools/top": "tools/*.h",
     "tools/sharectl": "tools/*.h tools/doctor tools/top",

@@ -34,6 +34,15 @@ static int on_row(const char *json, void *data)
 	return json_array_append_new(reading->rows, json_loads(json, 0, NULL)) == 0 ? 0 : EPROTO;
 }
 
+int snapshot_rows(share_client *client, const char *report, json_t **out)
+{
+	struct reading reading = {.rows = json_array()};
+	int r = share_inspect(client, report, on_row, &reading);
+
+	*out = reading.rows;
+	return r;
+}
+
 static int take_one(share_client *client, const struct snapshot_report *which, json_t *out,
 		    json_t *left_out)
 {

@@ -12,6 +12,7 @@
 
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/inside.h"
+#include "tools/snapshot.h"
 
 static void tell_no_broker(struct examination *e, int error, const char *detail)
 {
@@ -33,7 +34,7 @@ static void examine_status(struct examination *e)
 {
 	const json_t *status;
 	json_t *rows;
-	int r = read_report(e->client, "status", &rows);
+	int r = snapshot_rows(e->client, "status", &rows);
 
 	status = json_array_get(rows, 0);
 	if (r == SHARE_ETIMEDOUT)
@@ -52,7 +53,7 @@ static void examine_status(struct examination *e)
 static void examine_permissions(struct examination *e)
 {
 	json_t *rows;
-	int r = read_report(e->client, "pools", &rows);
+	int r = snapshot_rows(e->client, "pools", &rows);
 	size_t n = json_array_size(rows);
 
 	if (r == SHARE_ETIMEDOUT)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What every examination does: it reads files and reports, and says what it has found. */
+/* What every examination does: it reads files, and says what it has found. */
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <share/admin.h>
 
 #include "tools/doctor/inside.h"
 
@@ -61,15 +59,4 @@ bool read_text(const struct examination *e, const char *path, char *out, size_t 
 	if (file)
 		fclose(file);
 	return file != NULL;
-}
-
-static int keep_row(const char *json, void *data)
-{
-	return json_array_append_new(data, json_loads(json, 0, NULL)) < 0;
-}
-
-int read_report(share_client *client, const char *what, json_t **out)
-{
-	*out = json_array();
-	return share_inspect(client, what, keep_row, *out);
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tools/doctor/inside.h"
+#include "tools/snapshot.h"
 
 static void examine_files(struct examination *e)
 {
@@ -43,7 +44,7 @@ static void examine_devices(struct examination *e)
 
 	if (!e->client)
 		return;
-	if (read_report(e->client, "devices", &rows) != 0)
+	if (snapshot_rows(e->client, "devices", &rows) != 0)
 		found(e, "GPUs", NOTE, "pools are memory of the host", NULL, "%s",
 		      share_error_detail());
 	else

@@ -30,9 +30,6 @@ bool exists(const struct examination *e, const char *path);
 /* Reads what a file begins with, without white space at its end. Returns false if it cannot be
  * read; @out is empty then. */
 bool read_text(const struct examination *e, const char *path, char *out, size_t size);
-/* Puts all rows of a report into an array for json_decref(). Returns 0 or an error, of which
- * share_error_detail() knows more. */
-int read_report(share_client *client, const char *what, json_t **out);
 
 /* Each looks at some subjects. */
 void examine_old_memory(struct examination *e);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "tools/doctor/inside.h"
+#include "tools/snapshot.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -307,7 +308,7 @@ static void examine_broker_memory(struct examination *e)
 	const json_t *status;
 	json_t *rows;
 
-	if (!e->client || read_report(e->client, "status", &rows) != 0)
+	if (!e->client || snapshot_rows(e->client, "status", &rows) != 0)
 		return;
 	status = json_array_get(rows, 0);
 	limit =
@@ -339,7 +340,7 @@ static void examine_pools(struct examination *e)
 	json_t *pools, *pool;
 	size_t i;
 
-	if (!e->client || sysinfo(&info) < 0 || read_report(e->client, "pools", &pools) != 0)
+	if (!e->client || sysinfo(&info) < 0 || snapshot_rows(e->client, "pools", &pools) != 0)
 		return;
 	memory = ((unsigned long long)info.totalram + info.totalswap) * info.mem_unit;
 	json_array_foreach (pools, i, pool) {

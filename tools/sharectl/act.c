@@ -24,6 +24,7 @@
 #include <share/channel.h>
 
 #include "tools/sharectl/act.h"
+#include "tools/snapshot.h"
 #include "tools/value.h"
 
 /* Prints an error after what is on stdout already, as both may go to the same place. */
@@ -36,19 +37,12 @@ static void say_error(const char *what)
 /* ------------------------------------------------------------------------------------------- */
 /* Rows of reports                                                                             */
 
-static int keep_row(const char *json, void *data)
-{
-	json_t *row = json_loads(json, 0, NULL);
-
-	return json_array_append_new(data, row) < 0 ? ENOMEM : 0;
-}
-
 /* Returns all rows of a report as an array, which the caller frees with json_decref(). Returns NULL
  * after a failure, which it has printed. */
 static json_t *rows_of(share_client *c, const char *report)
 {
-	json_t *rows = json_array();
-	int r = rows ? share_inspect(c, report, keep_row, rows) : ENOMEM;
+	json_t *rows;
+	int r = snapshot_rows(c, report, &rows);
 
 	if (r == 0)
 		return rows;
