@@ -134,46 +134,39 @@ static void examine_descriptors(struct examination *e)
 		      (unsigned long long)own.rlim_cur);
 }
 
-/* @size: where to write the limit of @resource for people. Returns whether there is one. */
-static bool limit_of(int resource, char *text, size_t size)
-{
-	struct rlimit limit = {0};
-
-	getrlimit((__rlimit_resource_t)resource, &limit);
-	if (limit.rlim_cur == RLIM_INFINITY)
-		return false;
-	snprintf(text, size, "%llu KiB", (unsigned long long)limit.rlim_cur / 1024);
-	return true;
-}
-
 void examine_limits(struct examination *e)
 {
-	char limit[32];
+	static const struct {
+		int resource;
+		const char *subject, *costs, *cure, *may, *option;
+	} limits[] = {
+	    {RLIMIT_MEMLOCK, "locked memory",
+	     "mlock(), RDMA and io_uring can pin no more of a pool's memory than that",
+	     "ulimit -l unlimited, LimitMEMLOCK=infinity of the unit, or memlock in "
+	     "/etc/security/limits.conf",
+	     "programs from here may lock", "ulimit -l"},
+	    {RLIMIT_AS, "address space",
+	     "a process that maps more of its pools gets SHARE_ENOMEM; CUDA does not work; with "
+	     "less than some 17 GiB a broker that is started from here does not start",
+	     "ulimit -v unlimited", "programs from here may map", "ulimit -v"},
+	    {RLIMIT_FSIZE, "file size",
+	     "a broker that is started from here has no larger segments, and with less than 2.1 "
+	     "GiB it does not start",
+	     "ulimit -f unlimited", "files from here may have", "ulimit -f"},
+	};
+	struct rlimit own;
 
 	examine_descriptors(e);
-	if (limit_of(RLIMIT_MEMLOCK, limit, sizeof(limit)))
-		found(e, "locked memory", NOTE,
-		      "mlock(), RDMA and io_uring can pin no more of a pool's memory than that",
-		      "ulimit -l unlimited, LimitMEMLOCK=infinity of the unit, or memlock in "
-		      "/etc/security/limits.conf",
-		      "programs from here may lock %s (ulimit -l)", limit);
-	else
-		found(e, "locked memory", OK, NULL, NULL, "it is not limited (ulimit -l)");
-	if (limit_of(RLIMIT_AS, limit, sizeof(limit)))
-		found(
-		    e, "address space", NOTE,
-		    "a process that maps more of its pools gets SHARE_ENOMEM; CUDA does not work; "
-		    "with less than some 17 GiB a broker that is started from here does not start",
-		    "ulimit -v unlimited", "programs from here may map %s (ulimit -v)", limit);
-	else
-		found(e, "address space", OK, NULL, NULL, "it is not limited (ulimit -v)");
-	if (limit_of(RLIMIT_FSIZE, limit, sizeof(limit)))
-		found(e, "file size", NOTE,
-		      "a broker that is started from here has no larger segments, and with less "
-		      "than 2.1 GiB it does not start",
-		      "ulimit -f unlimited", "files from here may have %s (ulimit -f)", limit);
-	else
-		found(e, "file size", OK, NULL, NULL, "it is not limited (ulimit -f)");
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		getrlimit((__rlimit_resource_t)limits[i].resource, &own);
+		if (own.rlim_cur == RLIM_INFINITY)
+			found(e, limits[i].subject, OK, NULL, NULL, "it is not limited (%s)",
+			      limits[i].option);
+		else
+			found(e, limits[i].subject, NOTE, limits[i].costs, limits[i].cure,
+			      "%s %llu KiB (%s)", limits[i].may,
+			      (unsigned long long)own.rlim_cur / 1024, limits[i].option);
+	}
 }
 
 /* ------------------------------------------------------------------------------------------- */
