@@ -15,20 +15,19 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "tools/clock.h"
 #include "tools/doctor/inside.h"
 
-#define LIMIT_MS  3000
-#define NAMED_MAX 12 /* programs; the others are counted */
-#define OURS      "/memfd:share-"
+#define LIMIT_SECONDS 3
+#define NAMED_MAX     12 /* programs; the others are counted */
+#define OURS          "/memfd:share-"
 
 /* ------------------------------------------------------------------------------------------- */
 /* The child                                                                                   */
@@ -189,24 +188,17 @@ static bool keep(struct seen *s, const char *line)
 	return true;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
-
 /* All that comes until the end or the limit. */
 static void listen_to(int fd, struct seen *s)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
-	int64_t end = now_ms() + LIMIT_MS, left;
+	double end = clock_seconds() + LIMIT_SECONDS, left;
 	char text[8192], *line, *rest;
 	size_t have = 0;
 	ssize_t n;
 
-	while ((left = end - now_ms()) > 0 && (poll(&p, 1, (int)left) == 1 || errno == EINTR)) {
+	while ((left = end - clock_seconds()) > 0 &&
+	       (poll(&p, 1, (int)(left * 1000)) == 1 || errno == EINTR)) {
 		n = p.revents ? read(fd, text + have, sizeof(text) - 1 - have) : 0;
 		if (n <= 0)
 			return;

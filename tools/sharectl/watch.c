@@ -15,6 +15,7 @@
 
 #include <jansson.h>
 
+#include "tools/clock.h"
 #include "tools/sharectl/watch.h"
 #include "tools/value.h"
 
@@ -183,18 +184,10 @@ static int on_row(const char *json, void *data)
 	return o->ended ? ECANCELED : 0;
 }
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* In milliseconds, for share_monitor(), which may be asked again: 0 when it has passed. */
 static int left_of(double end)
 {
-	double left = (end - now()) * 1000;
+	double left = (end - clock_seconds()) * 1000;
 
 	return left <= 0 ? 0 : left > 1e6 ? 1000000 : (int)left + 1;
 }
@@ -206,7 +199,7 @@ int watch_run(share_client *client, const struct watch_options *options, bool he
 			   .headings = headings && !json,
 			   .exact = exact,
 			   .json = json};
-	double end = options->seconds > 0 ? now() + options->seconds : 0;
+	double end = options->seconds > 0 ? clock_seconds() + options->seconds : 0;
 	share_monitor_options only = options->only;
 	int left, r;
 

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <curses.h>
 #include <jansson.h>
 
+#include "tools/clock.h"
 #include "tools/report.h"
 #include "tools/snapshot.h"
 #include "tools/top/top.h"
@@ -38,14 +38,6 @@ struct top {
 	int first; /* the line that is shown first, below those that always are */
 	bool lost; /* the broker does not answer: @now is old */
 };
-
-static double clock_seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 static int look(struct top *t)
 {
