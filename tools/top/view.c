@@ -170,13 +170,12 @@ static void print_status(struct view *v)
 			 (double)(number(status, "requests") - number(was, "requests")) /
 			     v->seconds);
 	line(v, show_format("share-broker %s, pid %lld, up %s%s", text(status, "version"),
-			    (long long)number(status, "pid"), uptime ? uptime : "?", rate));
-	line(v, show_format(
-		    "%lld clients, %lld quarantined, %lld poisoned; %lld buffers, %lld "
-		    "leases, %lld names",
-		    (long long)number(status, "clients"), (long long)number(status, "quarantined"),
-		    (long long)number(status, "poisonings"), (long long)number(status, "buffers"),
-		    (long long)number(status, "leases"), (long long)number(status, "names")));
+			    number(status, "pid"), uptime ? uptime : "?", rate));
+	line(v, show_format("%lld clients, %lld quarantined, %lld poisoned; %lld buffers, %lld "
+			    "leases, %lld names",
+			    number(status, "clients"), number(status, "quarantined"),
+			    number(status, "poisonings"), number(status, "buffers"),
+			    number(status, "leases"), number(status, "names")));
 	free(uptime);
 }
 
@@ -305,8 +304,7 @@ static void print_holders(struct view *v, const char *pool)
 		bytes = show_size(row, "bytes", v->options->exact);
 		if (i < HOLDERS_SHOWN)
 			take_cell(v, 22,
-				  show_format("%lld: %s", (long long)number(row, "pid"),
-					      bytes ? bytes : "?"));
+				  show_format("%lld: %s", number(row, "pid"), bytes ? bytes : "?"));
 		free(bytes);
 	}
 	if (json_array_size(holders) > HOLDERS_SHOWN)
@@ -331,7 +329,7 @@ static void print_pools(struct view *v)
 		size_cell(v, -8, row, "used");
 		size_cell(v, -8, row, "limit");
 		size_cell(v, -8, row, "largest_free");
-		take_cell(v, -6, show_format("%lld", (long long)failures_of(row)));
+		take_cell(v, -6, show_format("%lld", failures_of(row)));
 		take_cell(v, MAP_CELLS + 2, show_format("[%s]", map));
 		end_line(v);
 		print_holders(v, text(row, "pool"));
@@ -427,8 +425,7 @@ static void print_channels(struct view *v)
 		rate_cell(v, -7, growth(row, before, "received"));
 		rate_cell(v, -7, growth(row, before, "dropped"));
 		take_cell(v, -9,
-			  show_format("%lld/%lld", (long long)most_in_flight(row),
-				      (long long)number(row, "in_flight")));
+			  show_format("%lld/%lld", most_in_flight(row), number(row, "in_flight")));
 		slowest = find_slowest(row);
 		take_cell(v, -7, show_count(slowest, "pid", false));
 		take_cell(v, -7, show_count(slowest, "waiting", false));
