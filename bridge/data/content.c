@@ -96,18 +96,15 @@ struct landing {
 	void *arg;
 };
 
-static void finish(struct landing *l, int error)
+static void finish(int error, void *arg)
 {
+	struct landing *l = arg;
+
 	if (error)
 		link_fail(l->end->link, DATA_LOST);
 	tell(l->done, error, l->arg);
 	free(l->copy);
 	free(l);
-}
-
-static void on_landed(int error, void *arg)
-{
-	finish(arg, error);
 }
 
 static void on_copied(int error, void *arg)
@@ -116,7 +113,7 @@ static void on_copied(int error, void *arg)
 
 	if (l->here)
 		data_let_go(l->end, l->what);
-	finish(l, error);
+	finish(error, l);
 }
 
 static void copy(struct landing *l, const void *from)
@@ -131,7 +128,7 @@ static void on_fetched(int error, void *arg)
 	struct landing *l = arg;
 
 	if (error)
-		finish(l, error);
+		finish(error, l);
 	else
 		copy(l, l->copy);
 }
@@ -148,11 +145,11 @@ static void on_gate(int error, void *arg)
 	}
 	if (error || d->ending) {
 		data_let_go(d, l->what);
-		finish(l, -1);
+		finish(-1, l);
 	} else if (l->here) {
 		copy(l, l->what);
 	} else if (d->cuda) {
-		data_fetch(d, l->what, l->to, l->size, true, on_landed, l);
+		data_fetch(d, l->what, l->to, l->size, true, finish, l);
 	} else {
 		data_fetch(d, l->what, l->copy, l->size, false, on_fetched, l);
 	}

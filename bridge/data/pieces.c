@@ -83,8 +83,9 @@ static void end_outbound(struct outbound *o, int error)
 static void send_pieces(struct data_end *d);
 
 /* It is through with the piece, whatever has become of it. */
-static void end_piece(struct piece *p, int error)
+static void end_piece(int error, void *arg)
 {
+	struct piece *p = arg;
 	struct outbound *o = p->out;
 	struct data_end *d = o->end;
 
@@ -97,11 +98,6 @@ static void end_piece(struct piece *p, int error)
 	send_pieces(d);
 }
 
-static void on_sent(int error, void *arg)
-{
-	end_piece(arg, error);
-}
-
 static void send_piece(struct piece *p)
 {
 	struct outbound *o = p->out;
@@ -110,9 +106,9 @@ static void send_piece(struct piece *p)
 	    .kind = DATA_PIECE, .number = o->number, .offset = p->offset, .size = p->size};
 
 	if (p->slot)
-		data_put(d, &h, slot_memory(p->slot), p->size, false, on_sent, p);
+		data_put(d, &h, slot_memory(p->slot), p->size, false, end_piece, p);
 	else
-		data_put(d, &h, o->from + p->offset, p->size, o->ordinal >= 0, on_sent, p);
+		data_put(d, &h, o->from + p->offset, p->size, o->ordinal >= 0, end_piece, p);
 }
 
 /* Without it the other side would wait for the rest. */
@@ -130,7 +126,7 @@ static void on_copied(int error, void *arg)
 		return;
 	}
 	fail_copy(p->out->end);
-	end_piece(p, error);
+	end_piece(error, p);
 }
 
 static int copy_piece(struct piece *p)
@@ -167,7 +163,7 @@ static int begin_piece(struct outbound *o)
 		send_piece(p);
 	} else if (copy_piece(p) != 0) {
 		fail_copy(d);
-		end_piece(p, -1);
+		end_piece(-1, p);
 	}
 	return 0;
 }
@@ -312,8 +308,9 @@ void pieces_receive(struct data_end *d, uint64_t number, uint64_t size, const st
 static void receive_waiting(struct data_end *d);
 
 /* It has come, and is where it belongs, or has not. */
-static void end_arrival(struct piece *p, int error)
+static void end_arrival(int error, void *arg)
 {
+	struct piece *p = arg;
 	struct inbound *in = p->in;
 	struct data_end *d = in->end;
 
@@ -328,11 +325,6 @@ static void end_arrival(struct piece *p, int error)
 	receive_waiting(d);
 }
 
-static void on_placed(int error, void *arg)
-{
-	end_arrival(arg, error);
-}
-
 static void on_received(int error, void *arg)
 {
 	struct piece *p = arg;
@@ -341,12 +333,12 @@ static void on_received(int error, void *arg)
 
 	if (p->slot && !error && !d->ending) {
 		error = staging_copy(d->data->staging, in->ordinal, FROM_HOST, in->to + p->offset,
-				     slot_memory(p->slot), p->size, on_placed, p, d);
+				     slot_memory(p->slot), p->size, end_arrival, p, d);
 		if (!error)
 			return;
 		link_fail(d->link, "what it sends cannot be copied to its place");
 	}
-	end_arrival(p, p->slot && d->ending ? -1 : error);
+	end_arrival(p->slot && d->ending ? -1 : error, p);
 }
 
 /* false: there is no slot for it at this time. */
@@ -366,7 +358,7 @@ static void receive_piece(struct piece *p)
 		if (!p->slot) {
 			link_fail(d->link, "no memory");
 			data_let_go(d, p->what);
-			end_arrival(p, -1);
+			end_arrival(-1, p);
 			return;
 		}
 		d->pieces.n_in++;
@@ -391,7 +383,7 @@ static void on_here_placed(int error, void *arg)
 	struct piece *p = arg;
 
 	data_let_go(p->in->end, p->what);
-	end_arrival(p, error);
+	end_arrival(error, p);
 }
 
 /* It has come with its header, as UCX likes to do where there is little of it. */
@@ -401,7 +393,7 @@ static void place_here(struct piece *p, struct parcel *parcel)
 
 	if (in->ordinal < 0) {
 		memcpy(in->to + p->offset, p->what, p->size);
-		end_arrival(p, 0);
+		end_arrival(0, p);
 		return;
 	}
 	parcel->taken = true;
@@ -469,7 +461,7 @@ void pieces_drop(struct data_end *d)
 		TAILQ_REMOVE(&d->pieces.waiting, p, next);
 		d->pieces.n_waiting--;
 		data_let_go(d, p->what);
-		end_arrival(p, -1);
+		end_arrival(-1, p);
 	}
 }
 

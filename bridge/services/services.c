@@ -218,11 +218,6 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 	keep_looking(s);
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
-{
-	on_look(fd, what, arg);
-}
-
 /* Who takes part has to say it, where messages take parts; and how many may call, as that says how
  * much there is room for. */
 static void learn(share_service_options *options, const json_t *shape)
@@ -261,7 +256,7 @@ static struct end *make(struct link *l, const char *name, uint32_t which, bool d
 					  &options, &s->service) == 0) {
 		s->look = evtimer_new(b->base, on_look, s);
 		s->readable = event_new(b->base, share_service_get_fd(s->service),
-					EV_READ | EV_PERSIST, on_readable, s);
+					EV_READ | EV_PERSIST, on_look, s);
 	}
 	if (!s->look || !s->readable || (desk && event_add(s->readable, NULL) != 0)) {
 		say("service '%s': %s", name, share_error_detail());
