@@ -25,7 +25,6 @@
 
 struct helper;
 struct data;
-struct names_out;
 struct channels;
 struct services;
 struct status;
@@ -40,7 +39,7 @@ struct bridge {
 	struct event *broker_event;
 	struct helper *helper;
 	struct data *data;
-	struct names_out *names_out;
+	share_watch *names_watch; /* of what may go out; NULL: nothing may */
 	struct status *status;
 	struct channels *channels;
 	struct services *services;

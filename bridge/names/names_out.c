@@ -35,10 +35,6 @@ struct names_out_link {
 	unsigned n;
 };
 
-struct names_out {
-	share_watch *watch;
-};
-
 static bool goes_out(const struct bridge *b, const char *name)
 {
 	return strncmp(name, OWN, strlen(OWN)) != 0 && patterns_match(&b->settings->out, name);
@@ -87,11 +83,8 @@ int names_out_open(struct bridge *b)
 {
 	int r = 0;
 
-	b->names_out = calloc(1, sizeof(*b->names_out));
-	if (!b->names_out)
-		return -1;
 	if (b->settings->out.n > 0)
-		r = share_watch_names(b->client, "", on_change, b, &b->names_out->watch);
+		r = share_watch_names(b->client, "", on_change, b, &b->names_watch);
 	if (r != 0)
 		say("names cannot be watched: %s", share_error_detail());
 	return r;
@@ -99,10 +92,7 @@ int names_out_open(struct bridge *b)
 
 void names_out_close(struct bridge *b)
 {
-	if (b->names_out)
-		share_unwatch(b->names_out->watch);
-	free(b->names_out);
-	b->names_out = NULL;
+	share_unwatch(b->names_watch);
 }
 
 void names_out_up(struct link *l)
