@@ -27,12 +27,6 @@ void channels_close(struct bridge *b)
 	b->channels = NULL;
 }
 
-void channels_up(struct link *l)
-{
-	if (mirrors_up(l) != 0)
-		link_fail(l, "no memory");
-}
-
 void channels_down(struct link *l)
 {
 	sources_down(l);

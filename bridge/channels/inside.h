@@ -28,7 +28,6 @@ void sources_down(struct link *l);
 void sources_close(struct bridge *b);
 json_t *sources_describe(struct bridge *b, const struct link *l);
 
-int mirrors_up(struct link *l);
 void mirrors_down(struct link *l);
 void mirrors_close(struct bridge *b);
 const char *mirror_opened(struct link *l, uint32_t which, json_t *o);

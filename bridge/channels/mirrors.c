@@ -415,7 +415,7 @@ static struct mirror *make(struct link *l, const char *name)
 }
 
 /* Those of an earlier link go on where they were. */
-int mirrors_up(struct link *l)
+void channels_up(struct link *l)
 {
 	struct bridge *b = link_bridge(l);
 	const struct patterns *names = &b->settings->channels_in;
@@ -428,14 +428,15 @@ int mirrors_up(struct link *l)
 				break;
 		if (!m)
 			m = make(l, names->all[i].text);
-		if (!m)
-			return -1;
+		if (!m) {
+			link_fail(l, "no memory");
+			return;
+		}
 		m->link = l;
 		event_del(m->grace);
 		m->complained = false;
 		ask(m);
 	}
-	return 0;
 }
 
 void mirrors_down(struct link *l)
