@@ -72,10 +72,12 @@ static void *or_die(void *p)
 	return p;
 }
 
-static void add(struct patterns *p, const char *text, enum policy policy)
+/* Whether it may be: it is not empty. */
+static bool add(struct patterns *p, const char *text, enum policy policy)
 {
 	p->all = or_die(realloc(p->all, (p->n + 1) * sizeof(*p->all)));
 	p->all[p->n++] = (struct pattern){or_die(strdup(text)), policy};
+	return *text;
 }
 
 /* "weights/\*", "weights/\*=demand" */
@@ -135,15 +137,13 @@ static bool set(struct settings *s, int key, const char *value)
 	case 'l':
 		return strrchr(value, ':') && keep(&s->listen, value);
 	case OPTION_PEER:
-		add(&s->peers, value, POLICY_EAGER);
-		return strrchr(value, ':');
+		return add(&s->peers, value, POLICY_EAGER) && strrchr(value, ':');
 	case OPTION_KEY:
 		return keep(&s->key_file, value);
 	case OPTION_TIMEOUT:
 		return read_seconds(value, &s->timeout_ms);
 	case OPTION_EXPORT:
-		add(&s->out, value, POLICY_EAGER);
-		return *value;
+		return add(&s->out, value, POLICY_EAGER);
 	case OPTION_IMPORT:
 		return *value && add_import(&s->in, value);
 	case 'p':
@@ -156,17 +156,13 @@ static bool set(struct settings *s, int key, const char *value)
 	case OPTION_GRACE:
 		return read_seconds(value, &s->grace_ms);
 	case OPTION_EXPORT_CHANNEL:
-		add(&s->channels_out, value, POLICY_EAGER);
-		return *value;
+		return add(&s->channels_out, value, POLICY_EAGER);
 	case OPTION_IMPORT_CHANNEL:
-		add(&s->channels_in, value, POLICY_EAGER);
-		return *value;
+		return add(&s->channels_in, value, POLICY_EAGER);
 	case OPTION_EXPORT_SERVICE:
-		add(&s->services_out, value, POLICY_EAGER);
-		return *value;
+		return add(&s->services_out, value, POLICY_EAGER);
 	case OPTION_IMPORT_SERVICE:
-		add(&s->services_in, value, POLICY_EAGER);
-		return *value;
+		return add(&s->services_in, value, POLICY_EAGER);
 	default:
 		return false;
 	}

@@ -41,8 +41,7 @@ enum state {
 };
 
 struct name_in {
-	const char *key; /* the name */
-	char *name;      /* over there */
+	char *name; /* over there */
 	char *local;
 	TAILQ_ENTRY(name_in) in_all, in_queue;
 	struct names_in *of;

@@ -20,12 +20,13 @@ struct bridge *name_in_bridge(const struct name_in *n)
 
 static int compare(const void *a, const void *b)
 {
-	return strcmp(((const struct name_in *)a)->key, ((const struct name_in *)b)->key);
+	return strcmp(((const struct name_in *)a)->name, ((const struct name_in *)b)->name);
 }
 
 static struct name_in *find(struct names_in *in, const char *name)
 {
-	struct name_in key = {.key = name}, **found = tfind(&key, &in->by_name, compare);
+	struct name_in key = {.name = (char *)(uintptr_t)name},
+		       **found = tfind(&key, &in->by_name, compare);
 
 	return found ? *found : NULL;
 }
@@ -44,12 +45,6 @@ static void remove_name(struct name_in *n)
 	free(n);
 }
 
-/* Whether somebody waited for it before it was announced. */
-static bool is_awaited(const struct bridge *b, const char *local)
-{
-	return json_object_get(b->awaited, local) != NULL;
-}
-
 static struct name_in *add_name(struct names_in *in, const char *name,
 				const struct pattern *pattern)
 {
@@ -60,7 +55,7 @@ static struct name_in *add_name(struct names_in *in, const char *name,
 		return NULL;
 	*n = (struct name_in){
 	    .of = in, .pattern = pattern, .wanted = pattern->policy == POLICY_EAGER};
-	n->key = n->name = strdup(name);
+	n->name = strdup(name);
 	if (!n->name || asprintf(&n->local, "%s%s", prefix, name) < 0 ||
 	    !tsearch(n, &in->by_name, compare)) {
 		free(n->name);
@@ -68,7 +63,8 @@ static struct name_in *add_name(struct names_in *in, const char *name,
 		free(n);
 		return NULL;
 	}
-	n->wanted = n->wanted || is_awaited(link_bridge(in->link), n->local);
+	if (json_object_get(link_bridge(in->link)->awaited, n->local))
+		n->wanted = true; /* somebody has waited for it before it was announced */
 	TAILQ_INSERT_TAIL(&in->all, n, in_all);
 	in->n++;
 	return n;
