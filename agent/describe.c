@@ -3,7 +3,6 @@
 /* Answers the question which devices there are: an agent without a device of its own describes all
  * of them, any other only the one that it has opened. */
 
-#include <string.h>
 #include <strings.h>
 
 #include <share/error.h>

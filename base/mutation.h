@@ -13,7 +13,6 @@
 
 #ifdef SHARE_MUTATIONS
 
-#include <stdlib.h>
 #include <string.h>
 
 /* the one that is on, as it was when the program was loaded; none: NULL */

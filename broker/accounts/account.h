@@ -20,7 +20,6 @@
  * Both share by one rule (fair_share.h). account.c says of all other counts what they are for.
  */
 
-struct account;
 struct accounts;
 
 int accounts_new(const struct config *config, struct accounts **out);

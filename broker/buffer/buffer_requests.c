@@ -6,7 +6,6 @@
  */
 
 #include <inttypes.h>
-#include <string.h>
 
 #include <share/share.h>
 

@@ -11,7 +11,6 @@
 #include "broker/channel/channel.h"
 #include "pages/channel_page.h"
 
-struct broker;
 struct member;
 struct pool;
 

@@ -8,8 +8,6 @@
 
 #include "broker/channel/member.h"
 
-struct entry;
-
 /* What a consumer may have of a producer. */
 struct claim {
 	LIST_ENTRY(claim) of_producer, of_consumer;

@@ -9,9 +9,6 @@
 #include "broker/buffer/buffer.h"
 #include "broker/channel/claim.h"
 
-struct account;
-struct orphan;
-
 /* A buffer that was in flight when the broker took it over from its producer: there is one of
  * these, however many consumers may still use the buffer. */
 struct inherited {

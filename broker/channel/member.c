@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include <share/channel.h>
-#include <string.h>
 
 #include "broker/broker.h"
 #include "broker/channel/member.h"

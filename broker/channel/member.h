@@ -13,9 +13,6 @@
 #include "broker/channel/role.h"
 #include "broker/order/fence.h"
 
-struct claim;
-struct client;
-
 /*
  *   PREPARING  maps its page, which is not sealed yet
  *   HERE       takes part

@@ -8,7 +8,6 @@
 
 struct acknowledged;
 struct inherited;
-struct member;
 struct orphan;
 
 /* What a member has by its role. */

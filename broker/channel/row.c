@@ -5,8 +5,6 @@
  * and has given back. Each word is read once, and is whatever its owner liked.
  */
 
-#include <share/channel.h>
-
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/channel/claim.h"

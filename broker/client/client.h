@@ -15,7 +15,6 @@
 #include "broker/rights/right.h"
 #include "broker/socket/peer.h"
 
-struct broker;
 struct connection;
 
 /* A client is a connection of a process, and that process's leases until it is proven dead. */

@@ -13,7 +13,6 @@
 
 struct broker;
 struct client;
-struct event;
 struct fd_list;
 struct wire_message;
 TAILQ_HEAD(deferred_list, deferred); /* requests that wait */

@@ -9,7 +9,6 @@
 #include <sys/epoll.h>
 
 #include <event2/event.h>
-#include <share/share.h>
 
 #include "base/clock.h"
 #include "base/system/descriptor.h"

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 
 #include <event2/event.h>
-#include <share/share.h>
 
 #include "base/clock.h"
 #include "base/mutation.h"

@@ -12,7 +12,6 @@
 
 struct broker;
 struct client;
-struct event;
 
 /* By what a client ends, and what is known of its end. */
 struct client_end {

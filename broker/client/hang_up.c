@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <share/share.h>
-
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"

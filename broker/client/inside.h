@@ -25,7 +25,6 @@ struct broker;
 struct client;
 struct clients;
 struct closing;
-struct event;
 
 /*
  * A packet on its way. It is a record until it has gone out: if the broker dies meanwhile, the next

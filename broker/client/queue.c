@@ -18,7 +18,6 @@
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
 #include "broker/client/inside.h"
-#include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/keeper/kept.h"

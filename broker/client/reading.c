@@ -7,8 +7,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include <share/share.h>
-
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"

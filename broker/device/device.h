@@ -11,7 +11,6 @@
 #include "wire/wire.h"
 
 struct agent;
-struct broker;
 struct record;
 
 /* A GPU, as agents describe it. Once seen it stays until the broker ends: pools refer to it. */

@@ -31,7 +31,6 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/keeper/keeper.h"
-#include "broker/keeper/kept.h"
 #include "broker/life/inside.h"
 #include "broker/log/log.h"
 #include "broker/membership/membership.h"

@@ -9,12 +9,8 @@
 #include "broker/channel/member.h"
 #include "broker/rights/right.h"
 
-struct broker;
 struct buffer;
-struct claim;
-struct client;
 struct memory;
-struct pool;
 
 /*
  * How the files of this room know each other. From below to above: what members are supplied with

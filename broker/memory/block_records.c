@@ -8,7 +8,6 @@
 #include "broker/broker.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
-#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"

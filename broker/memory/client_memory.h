@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-struct broker;
 struct client;
 struct object_kind;
 

@@ -9,7 +9,6 @@
 #include "broker/memory/gated.h"
 #include "base/mutation.h"
 #include "broker/accounts/price.h"
-#include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"

@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "broker/accounts/account.h"
 #include "broker/counters.h"
 #include "broker/device/choice.h"
 #include "broker/log/log.h"
@@ -16,8 +15,6 @@
 #include "broker/rights/access.h"
 #include "broker/suballocator/suballocator.h"
 #include "memory/host_pages.h"
-
-struct broker;
 
 /* What was asked for. The choice (device/choice.h) is made from it, at once or later. */
 struct pool_wish {

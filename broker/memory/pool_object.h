@@ -12,10 +12,6 @@
 /* A pool as an object: how it is found, what it is called, what it may have, and who may do what
  * with it. */
 
-struct client;
-struct failure;
-struct request;
-
 struct pool *pool_find(struct broker *b, const void *name, size_t size);
 /* Whether it was asked for a kind of the host's memory, which takes no device to choose. */
 bool pool_wants_host(const struct pool *p);

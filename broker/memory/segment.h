@@ -23,7 +23,6 @@ enum segment_state { SEGMENT_ACTIVE, SEGMENT_RETIRING };
 
 struct client;
 struct filling;
-struct memory_kind;
 
 #define SEGMENT_PREFIX   8 /* bytes */
 #define SEGMENT_GIVEN_UP 1 /* by its process: of adopted memory, which no agent has made */

@@ -7,10 +7,8 @@
 
 #include "broker/accounts/account.h"
 
-struct account;
 struct broker;
 struct closing;
-struct failure;
 struct memory_segment;
 struct pool;
 

@@ -10,15 +10,12 @@
 
 #include <bsd/sys/tree.h>
 
-#include "broker/accounts/account.h"
 #include "broker/buffer/buffer.h"
 #include "broker/order/fence.h"
 #include "broker/reply/deferred.h"
 #include "broker/rights/right.h"
 #include "wire/wire.h"
 
-struct broker;
-struct client;
 struct object_kind;
 
 /*

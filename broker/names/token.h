@@ -8,16 +8,12 @@
 #include <sys/queue.h>
 
 #include "base/table.h"
-#include "broker/accounts/account.h"
 #include "broker/buffer/buffer.h"
 #include "broker/order/fence.h"
 #include "wire/wire.h"
 
 #define TOKEN_SIZE 32
 
-struct broker;
-struct client;
-struct event;
 struct names;
 
 /* How a token has ended, for whoever comes for it later. */

@@ -8,7 +8,6 @@
 
 #include "broker/accounts/account.h"
 
-struct access_object;
 struct broker;
 struct client;
 struct name;

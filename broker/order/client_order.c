@@ -9,8 +9,6 @@
 
 #include <stdlib.h>
 
-#include <share/share.h>
-
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"

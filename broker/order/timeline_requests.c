@@ -2,8 +2,6 @@
 
 /* Clients ask for the timeline pages of others, of whose fences they have heard. */
 
-#include <share/share.h>
-
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"

@@ -3,7 +3,6 @@
 /* What is counted, logged and told of messages of producers that are gone that nobody gets. */
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include <share/channel.h>
 

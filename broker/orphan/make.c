@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <share/channel.h>
-
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"

@@ -7,13 +7,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "broker/accounts/account.h"
 #include "broker/buffer/buffer.h"
 #include "broker/channel/entry.h"
 #include "broker/channel/page.h"
 
-struct broker;
-struct client;
 struct object_kind;
 
 /*

@@ -8,8 +8,6 @@
 
 #include <stdlib.h>
 
-#include <share/channel.h>
-
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/orphan/inside.h"

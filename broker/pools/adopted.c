@@ -15,7 +15,6 @@
 
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
-#include "broker/client/clients.h"
 #include "broker/memory/pool_object.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/segment_cost.h"

@@ -18,8 +18,6 @@
  * and the requests), and how all is restored (restore). None calls one that is above it.
  */
 
-struct memory_segment;
-
 /* pool_records.c */
 /* Puts the pool among the others. 0, or -ENOMEM when nothing has changed. */
 int pool_init(struct broker *b, struct pool *p);

@@ -7,10 +7,8 @@
 
 #include "broker/accounts/account.h"
 #include "broker/memory/gated.h"
-#include "broker/order/fence.h"
 
 struct broker;
-struct failure;
 struct pool;
 
 /* Releases a block that nobody holds any more: it goes back to the suballocator, or is kept until

@@ -8,11 +8,7 @@
 #include "broker/accounts/account.h"
 #include "broker/client/clients.h"
 
-struct broker;
-struct client;
-struct failure;
 struct request;
-struct wire_message;
 
 /*
  * Requests that cannot be answered yet, as an agent or another client has to do something first.

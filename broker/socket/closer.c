@@ -31,7 +31,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
