@@ -107,7 +107,9 @@ static const uint16_t allowed[] = {
     CALL(clock_getres),
     CALL(clock_nanosleep),
     CALL(clone),
+    CALL(clone3),
     CALL(close),
+    CALL(close_range),
     CALL(connect),
     CALL(dup),
     CALL(dup3),
@@ -120,6 +122,7 @@ static const uint16_t allowed[] = {
     CALL(exit),
     CALL(exit_group),
     CALL(faccessat),
+    CALL(faccessat2),
     CALL(fadvise64),
     CALL(fallocate),
     CALL(fchmod),
@@ -180,6 +183,9 @@ static const uint16_t allowed[] = {
     CALL(nanosleep),
     CALL(newfstatat),
     CALL(openat),
+    CALL(openat2),
+    CALL(pidfd_open),
+    CALL(pidfd_send_signal),
     CALL(pipe2),
     CALL(ppoll),
     CALL(prctl),
@@ -198,6 +204,7 @@ static const uint16_t allowed[] = {
     CALL(renameat),
     CALL(renameat2),
     CALL(restart_syscall),
+    CALL(rseq),
     CALL(rt_sigaction),
     CALL(rt_sigpending),
     CALL(rt_sigprocmask),
@@ -230,6 +237,7 @@ static const uint16_t allowed[] = {
     CALL(socket),
     CALL(socketpair),
     CALL(statfs),
+    CALL(statx),
     CALL(sysinfo),
     CALL(tgkill),
     CALL(timer_create),
@@ -250,17 +258,8 @@ static const uint16_t allowed[] = {
     CALL(waitid),
     CALL(write),
     CALL(writev),
-#ifdef SYS_clone3
-    CALL(clone3),
-#endif
-#ifdef SYS_close_range
-    CALL(close_range),
-#endif
 #ifdef SYS_epoll_pwait2
     CALL(epoll_pwait2),
-#endif
-#ifdef SYS_faccessat2
-    CALL(faccessat2),
 #endif
 #ifdef SYS_fchmodat2
     CALL(fchmodat2),
@@ -268,23 +267,8 @@ static const uint16_t allowed[] = {
 #ifdef SYS_futex_waitv
     CALL(futex_waitv),
 #endif
-#ifdef SYS_openat2
-    CALL(openat2),
-#endif
-#ifdef SYS_pidfd_open
-    CALL(pidfd_open),
-#endif
-#ifdef SYS_pidfd_send_signal
-    CALL(pidfd_send_signal),
-#endif
 #ifdef SYS_process_madvise
     CALL(process_madvise),
-#endif
-#ifdef SYS_rseq
-    CALL(rseq),
-#endif
-#ifdef SYS_statx
-    CALL(statx),
 #endif
 };
 #undef CALL
