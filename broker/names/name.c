@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -313,40 +312,38 @@ void name_unpublish(struct broker *b, struct name *n)
 	free_if_unused(b, n);
 }
 
-static int absent(const void *text, size_t size, struct failure *failure)
+static int absent(const struct wire_bytes *name, struct failure *failure)
 {
 	return failure_set(failure, SHARE_ENOENT,
-			   "nothing is published as '%.*s', or this user may not use it", (int)size,
-			   (const char *)text);
+			   "nothing is published as '%.*s', or this user may not use it",
+			   (int)name->size, (const char *)name->data);
 }
 
 /* Logs the reason why the client is answered as if the name were not there. */
-static void hide(const struct name *n, struct client *client)
+static void hide(const struct name *n, const struct request *r)
 {
-	char why[SHARE_NAME_MAX * 2 + 128];
-
-	snprintf(why, sizeof(why), "user %u may not use '%s', which is published in pool '%s'",
-		 (unsigned)client->peer.uid, n->text, buffer_pool(n->buffer)->name);
-	log_refusal(&client->logged.hidden, client->peer.uid, why);
+	request_hide(r, "user %u may not use '%s', which is published in pool '%s'",
+		     (unsigned)r->client->peer.uid, n->text, buffer_pool(n->buffer)->name);
 }
 
-int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
-		      struct failure *failure)
+int name_unpublish_by(struct request *r, struct failure *failure)
 {
-	struct name *n = find(b, text, size);
+	const struct wire_bytes *name = &r->m->unpublish.name;
+	struct broker *b = r->broker;
+	struct name *n = find(b, name->data, name->size);
 
 	if (!n || !n->buffer)
-		return absent(text, size, failure);
-	if (!name_may(n, client, RIGHT_MANAGE)) {
-		if (!name_may(n, client, RIGHT_READ)) {
-			hide(n, client);
-			return absent(text, size, failure);
+		return absent(name, failure);
+	if (!name_may(n, r->client, RIGHT_MANAGE)) {
+		if (!name_may(n, r->client, RIGHT_READ)) {
+			hide(n, r);
+			return absent(name, failure);
 		}
 		return failure_set(failure, SHARE_EACCES, "'%s' belongs to uid %u", n->text,
 				   (unsigned)n->uid);
 	}
-	if (n->publisher != client)
-		log_unpublished(&b->names->unpublished, n->text, client->peer.uid);
+	if (n->publisher != r->client)
+		log_unpublished(&b->names->unpublished, n->text, r->client->peer.uid);
 	name_unpublish(b, n);
 	return 0;
 }
@@ -390,9 +387,9 @@ int name_look_up(struct request *r, struct failure *failure)
 	if (n && n->buffer && name_may(n, r->client, RIGHT_READ))
 		return answer(n, r->client, r->m->serial, m->mode, failure);
 	if (n && n->buffer && !r->deferred_ms)
-		hide(n, r->client);
+		hide(n, r);
 	if (m->timeout == 0)
-		return absent(m->name.data, m->name.size, failure);
+		return absent(&m->name, failure);
 	n = find_or_add(b, m->name.data, m->name.size);
 	if (!n)
 		return failure_no_memory(failure, "the broker");

@@ -58,8 +58,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 		 struct failure *failure);
 /* Answers a LOOKUP now, or has it wait. */
 int name_look_up(struct request *r, struct failure *failure);
-int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
-		      struct failure *failure);
+int name_unpublish_by(struct request *r, struct failure *failure);
 
 void name_unpublish(struct broker *b, struct name *n);
 /* Notes in the journal what the name is now. */

@@ -74,13 +74,12 @@ void handle_publish(struct request *r)
 
 void handle_unpublish(struct request *r)
 {
-	const struct wire_bytes *name = &r->m->unpublish.name;
 	struct failure failure;
 	int e;
 
-	if (!request_name(r, name))
+	if (!request_name(r, &r->m->unpublish.name))
 		return;
-	e = name_unpublish_by(r->broker, r->client, name->data, name->size, &failure);
+	e = name_unpublish_by(r, &failure);
 	if (e != 0)
 		request_fail_with(r, &failure);
 	else
