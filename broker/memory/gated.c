@@ -9,6 +9,7 @@
 #include "broker/memory/gated.h"
 #include "base/mutation.h"
 #include "broker/accounts/price.h"
+#include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
@@ -120,19 +121,22 @@ static void end_charge(struct block *block)
 	struct charge charge = pool_charge_of(block, PRICE_GATED_OWN);
 
 	pool_charge_return(block_pool(block), &charge);
-	block->payer = NULL;
+}
+
+void gated_give_back(struct block *block)
+{
+	end_charge(block);
+	block_forget(block);
+	suballocator_free(&block_pool(block)->suballocator, block);
 }
 
 /* Puts a block back that was taken and is not needed. The work on it may be done by now. */
-static void put_back(struct gated_blocks *q, struct suballocator *allocator, struct block *block)
+static void put_back(struct gated_blocks *q, struct block *block)
 {
 	if (block->gate)
 		gated_append(q, block, block_take_gate(block));
-	else {
-		end_charge(block);
-		block_forget(block);
-		suballocator_free(allocator, block);
-	}
+	else
+		gated_give_back(block);
 }
 
 /* Cuts a block that was taken, and may be cut. What lies behind @size bytes is another block,
@@ -212,11 +216,11 @@ bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, stru
 		return false;
 	gated_take_out(q, best_before, best);
 	if (!cut(allocator, best, a->size, &rest)) {
-		put_back(q, allocator, best);
+		put_back(q, best);
 		return false;
 	}
 	if (rest)
-		put_back(q, allocator, rest);
+		put_back(q, rest);
 	end_charge(best);
 	best->payer = a->account;
 	a->block = best;
@@ -381,17 +385,16 @@ static bool trim(struct gated_blocks *q, struct suballocator *allocator, struct 
 		if (run->last == before)
 			run->last = rest;
 		run->first = rest;
-		put_back(q, allocator, before);
+		put_back(q, before);
 	}
 	if (!cut(allocator, run->last, run->start + size - block_offset(run->last), &rest))
 		return false;
 	if (rest)
-		put_back(q, allocator, rest);
+		put_back(q, rest);
 	return true;
 }
 
-static void put_all_back(struct gated_blocks *q, struct suballocator *allocator,
-			 const struct run *run)
+static void put_all_back(struct gated_blocks *q, const struct run *run)
 {
 	struct block *block = run->first, *next;
 	bool more = true;
@@ -399,7 +402,7 @@ static void put_all_back(struct gated_blocks *q, struct suballocator *allocator,
 	for (; more; block = next) {
 		more = block != run->last;
 		next = block->after; /* it stays, as it is in use, like all of the run */
-		put_back(q, allocator, block);
+		put_back(q, block);
 	}
 }
 
@@ -428,7 +431,7 @@ bool gated_take_run(struct gated_blocks *q, struct suballocator *allocator, stru
 		return false;
 	take_all(q, allocator, &run);
 	if (!trim(q, allocator, &run, l.size)) {
-		put_all_back(q, allocator, &run);
+		put_all_back(q, &run);
 		return false;
 	}
 	for (block = run.first; block != run.last->after; block = block->after) {

@@ -26,6 +26,9 @@ void gated_append(struct gated_blocks *q, struct block *block, struct fence_set 
 /* Takes a block out, with its gate and its payer. @before is the one before it, NULL when it is the
  * first. */
 void gated_take_out(struct gated_blocks *q, struct block *before, struct block *block);
+/* Gives a block that nobody waits for back to the suballocator, and ends the charge of whoever has
+ * paid for it until now. */
+void gated_give_back(struct block *block);
 
 /* Returns the timelines of another user than @account, who has an account and whose work the gate
  * waits for; NULL: there are none. @own says whether it waits for work of @account's as well. Of a

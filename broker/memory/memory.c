@@ -25,7 +25,7 @@ void memory_deinit(struct broker *b)
 	slab_deinit(&b->memory->segments);
 	generations_deinit(&b->memory->generations);
 	prefault_free(b->memory->prefault);
-	restored_deinit(&b->memory->restored.pools);
+	restored_deinit(&b->memory->restored_pools);
 }
 
 /*

@@ -43,9 +43,7 @@ struct memory {
 
 	struct generations generations; /* the generations of segments */
 	/* Used only while this broker takes over what another one had. */
-	struct {
-		struct restored pools;
-	} restored;
+	struct restored restored_pools;
 };
 
 void memory_init(struct broker *b);

@@ -32,7 +32,7 @@ void record_pool(struct record *r, struct pool **p)
 	record_u64(r, &id);
 	if (!record_reads(r))
 		return;
-	*p = restored_find(&r->broker->memory->restored.pools, id);
+	*p = restored_find(&r->broker->memory->restored_pools, id);
 	if (!*p)
 		record_fail(r, -EBADMSG);
 }

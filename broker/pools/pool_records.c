@@ -148,7 +148,7 @@ static int pool_attach(struct broker *b, void *object)
 
 	if (!is_pool(b, p))
 		return -EBADMSG;
-	if (restored_add(&b->memory->restored.pools, p->id, p) < 0 ||
+	if (restored_add(&b->memory->restored_pools, p->id, p) < 0 ||
 	    !payer_charge(&p->charge, LIMIT_POOLS, 1))
 		return -ENOMEM;
 	return pool_init(b, p);
@@ -172,5 +172,5 @@ int pools_restore(struct broker *b)
 {
 	int r = objects_restore(b->journal, &pool_kind, b);
 
-	return r < 0 ? r : restored_ready(&b->memory->restored.pools);
+	return r < 0 ? r : restored_ready(&b->memory->restored_pools);
 }

@@ -74,7 +74,7 @@ void pools_restored(struct broker *b)
 {
 	struct pool *p, *next;
 
-	restored_deinit(&b->memory->restored.pools);
+	restored_deinit(&b->memory->restored_pools);
 	for (p = LIST_FIRST(&b->memory->pools); p; p = next) {
 		next = LIST_NEXT(p, link); /* only @p can end */
 		if (p->gated.n > 0)

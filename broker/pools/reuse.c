@@ -54,17 +54,6 @@ static struct fence_set *look_at_gate(struct broker *b, struct fence_set *gate)
 	return NULL;
 }
 
-/* Gives a block back to the suballocator, and ends the charge of whoever has paid for it until
- * now. */
-static void give_back(struct pool *p, struct block *block)
-{
-	struct charge charge = pool_charge_of(block, PRICE_GATED_OWN);
-
-	pool_charge_return(p, &charge);
-	block_forget(block);
-	suballocator_free(&p->suballocator, block);
-}
-
 /* Moves the charge to the user who keeps memory back: once the one who has allocated it has no more
  * work on it, that is one whose work still runs. */
 static void charge_holder(struct pool *p, struct charge *charge, const struct fence_set *gate)
@@ -106,7 +95,7 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
 		gated_append(&p->gated, block, gate);
 		memory_look_again(b);
 	} else {
-		give_back(p, block);
+		gated_give_back(block);
 	}
 	/* a block without a charge was never anybody's */
 	if (charge && (!gate || p->reuse == SHARE_REUSE_GATE))
@@ -135,7 +124,7 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 			gated_append(q, block, gate);
 			continue;
 		}
-		give_back(p, block);
+		gated_give_back(block);
 		any = true;
 	}
 	return any;

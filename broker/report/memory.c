@@ -27,7 +27,6 @@
 
 #define HOLDERS_MAX    16 /* the most that are listed for a buffer */
 #define POOL_USERS_MAX 64 /* the most that are listed for a pool */
-#define PREFIX_OF(r)   (&(r)->m->query.prefix)
 
 /* Counts allocations that failed, by the reason. */
 static json_t *failures(const struct pool *p)
@@ -256,7 +255,7 @@ static json_t *describe_name(const struct name *n)
  * by itself. */
 void report_names(struct page *p)
 {
-	const struct wire_bytes *cursor = &p->r->m->query.cursor, *prefix = PREFIX_OF(p->r);
+	const struct wire_bytes *cursor = &p->r->m->query.cursor, *prefix = &p->r->m->query.prefix;
 	const struct name *n, *last = NULL, *shown = NULL;
 	int scanned = 0;
 
