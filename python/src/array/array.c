@@ -464,10 +464,6 @@ bool array_ready(PyObject *module)
 	    {"__dlpack_device__", array_dlpack_device, METH_NOARGS, NULL},
 	    {"_lend", array_lend, METH_NOARGS, NULL},
 	};
-	static PyMemberDef members[] = {
-	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct array, weak), READONLY, NULL},
-	    {NULL, 0, 0, 0, NULL},
-	};
 	PyMethodDef *const more[] = {array_view_methods, array_share_methods, array_copy_methods,
 				     array_to_methods};
 	size_t n = 5;
@@ -482,7 +478,7 @@ bool array_ready(PyObject *module)
 	    SLOT(Py_tp_dealloc, dealloc), SLOT(Py_mp_subscript, array_subscript),
 	    SLOT(Py_mp_length, length), SLOT(Py_bf_getbuffer, array_get_buffer),
 	    SLOT(Py_bf_releasebuffer, array_release_buffer), {Py_tp_methods, methods},
-	    {Py_tp_members, members}, {Py_tp_getset, array_getters});
+	    {Py_tp_members, array_members}, {Py_tp_getset, array_getters});
 	return core.array && exchange_make() &&
 	       PyObject_SetAttrString((PyObject *)core.array, "__dlpack_c_exchange_api__",
 				      core.exchange) == 0;

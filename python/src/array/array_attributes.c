@@ -44,8 +44,6 @@ static PyObject *get_number(PyObject *o, void *which)
 	struct array *a = (struct array *)o;
 
 	switch ((intptr_t)which) {
-	case 'd':
-		return PyLong_FromUnsignedLong(a->t.ndim);
 	case 'i':
 		return PyLong_FromUnsignedLong(dtype_size(a->t.dtype));
 	case 's':
@@ -60,12 +58,8 @@ static PyObject *get_flag(PyObject *o, void *which)
 	struct array *a = (struct array *)o;
 
 	switch ((intptr_t)which) {
-	case 'r':
-		return PyBool_FromLong(a->readonly);
 	case 'o':
 		return PyBool_FromLong(a->readonly_ok);
-	case 'g':
-		return PyBool_FromLong(a->on_gpu);
 	case 'c':
 		return PyBool_FromLong(array_is_contiguous(a));
 	default:
@@ -108,12 +102,6 @@ static PyObject *get_device(PyObject *o, void *ignored)
 	return PyUnicode_FromFormat("cuda:%d", array_ordinal(a));
 }
 
-static PyObject *get_client(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return Py_NewRef((PyObject *)((struct array *)o)->client);
-}
-
 static int set_readonly_ok(PyObject *o, PyObject *value, void *ignored)
 {
 	int ok = value ? PyObject_IsTrue(value) : 0;
@@ -125,20 +113,27 @@ static int set_readonly_ok(PyObject *o, PyObject *value, void *ignored)
 	return 0;
 }
 
+PyMemberDef array_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct array, weak), READONLY, NULL},
+    {"ndim", T_UINT, offsetof(struct array, t.ndim), READONLY, "How many dimensions, 16 at most."},
+    {"readonly", T_BOOL, offsetof(struct array, readonly), READONLY,
+     "Whether a store to it would fault."},
+    {"on_gpu", T_BOOL, offsetof(struct array, on_gpu), READONLY, "Whether its memory is a GPU's."},
+    {"client", T_OBJECT, offsetof(struct array, client), READONLY, "The client that it came from."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 PyGetSetDef array_getters[] = {
     {"shape", get_shape, NULL, "Elements, by dimension.", NULL},
     {"strides", get_strides, NULL, "Bytes from one element to the next, by dimension.", NULL},
     {"dtype", get_dtype, NULL, "Its name, as 'float32'.", NULL},
-    {"ndim", get_number, NULL, "How many dimensions, 16 at most.", (void *)(intptr_t)'d'},
     {"itemsize", get_number, NULL, "Bytes of an element.", (void *)(intptr_t)'i'},
     {"size", get_number, NULL, "Elements.", (void *)(intptr_t)'s'},
     {"nbytes", get_number, NULL, "Bytes of all elements.", (void *)(intptr_t)'b'},
-    {"readonly", get_flag, NULL, "Whether a store to it would fault.", (void *)(intptr_t)'r'},
     {"readonly_ok", get_flag, set_readonly_ok,
      "Whether frameworks may have it that cannot be told that it is read-only: with vmm, a "
      "kernel that\nstores to it there takes the context down.",
      (void *)(intptr_t)'o'},
-    {"on_gpu", get_flag, NULL, "Whether its memory is a GPU's.", (void *)(intptr_t)'g'},
     {"on_host", get_of_buffer, NULL,
      "Whether the CPU reaches it: host memory, and memory of a GPU of kind 'pinned'.",
      (void *)(intptr_t)'h'},
@@ -155,7 +150,6 @@ PyGetSetDef array_getters[] = {
      "Address of the first element in this process: a CUdeviceptr if on_gpu.",
      (void *)(intptr_t)'p'},
     {"device", get_device, NULL, "'cpu', or 'cuda:0' as this process counts.", NULL},
-    {"client", get_client, NULL, "The client that it came from.", NULL},
     {"__cuda_array_interface__", array_cuda_interface, NULL,
      "For CuPy, numba and others. Work goes on the current stream, which waits for the "
      "array.",

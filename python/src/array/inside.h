@@ -39,6 +39,7 @@ bool array_is_contiguous(const struct array *a);
 int64_t array_items(const struct array *a);
 int64_t array_bytes(const struct array *a);
 
+extern PyMemberDef array_members[];
 extern PyGetSetDef array_getters[];
 extern PyMethodDef array_view_methods[], array_share_methods[], array_copy_methods[],
     array_to_methods[];

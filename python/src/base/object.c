@@ -64,12 +64,6 @@ PyObject *object_get_closed(PyObject *o, void *ignored)
 	return PyBool_FromLong(!handle_is_usable(&((struct object *)o)->handle));
 }
 
-PyObject *object_get_client(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return Py_NewRef((PyObject *)((struct object *)o)->client);
-}
-
 static PyObject *enter(PyObject *o, PyObject *ignored)
 {
 	(void)ignored;

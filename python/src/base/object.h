@@ -70,7 +70,6 @@ void object_dealloc(PyObject *o);
 /* For the tables of their types. */
 PyObject *object_close(PyObject *o, PyObject *ignored);
 PyObject *object_get_closed(PyObject *o, void *ignored);
-PyObject *object_get_client(PyObject *o, void *ignored);
 
 /* Makes a type, which @module has unless it is NULL. What follows is its slots. */
 #define TYPE(module, base, name, layout, flags, ...)                        \

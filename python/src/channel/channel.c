@@ -416,11 +416,11 @@ bool channel_ready(PyObject *module)
 	core.producer = TYPE(module, core.object, "Producer", struct member, 0,
 			     DOC("Sends into a channel: see Pool.producer()."),
 			     SLOT(Py_tp_new, open_producer), SLOT(Py_tp_dealloc, object_dealloc),
-			     {Py_tp_methods, producer_methods}, {Py_tp_getset, member_getters});
+			     {Py_tp_methods, producer_methods}, {Py_tp_members, member_members});
 	core.consumer = TYPE(module, core.object, "Consumer", struct member, 0,
 			     DOC("Receives from a channel: see Pool.consumer()."),
 			     SLOT(Py_tp_new, open_consumer), SLOT(Py_tp_dealloc, object_dealloc),
 			     SLOT(Py_tp_iter, member_iterate), {Py_tp_methods, consumer_methods},
-			     {Py_tp_getset, member_getters});
+			     {Py_tp_members, member_members});
 	return core.producer && core.consumer && messages_ready(module);
 }

@@ -256,22 +256,6 @@ static PyObject *get_meta(PyObject *o, void *ignored)
 	return meta;
 }
 
-static PyObject *get_number(PyObject *o, void *which)
-{
-	const share_message *m = &((struct message *)o)->m;
-
-	switch ((intptr_t)which) {
-	case 'n':
-		return PyLong_FromUnsignedLongLong(m->number);
-	case 'l':
-		return PyLong_FromUnsignedLongLong(m->lost);
-	case 'p':
-		return PyLong_FromUnsignedLongLong(m->producer);
-	default:
-		return PyLong_FromUnsignedLong(m->deliveries);
-	}
-}
-
 static PyObject *get_closed(PyObject *o, void *ignored)
 {
 	struct message *m = (struct message *)o;
@@ -288,13 +272,6 @@ PyGetSetDef message_getters[] = {
     {"meta", get_meta, NULL, "What was sent as meta; None: nothing. ValueError: it is no JSON.",
      NULL},
     {"data", get_data, NULL, "The bytes that were sent as data, or as JSON.", NULL},
-    {"number", get_number, NULL, "Of its producer's messages, from 0.", (void *)(intptr_t)'n'},
-    {"lost", get_number, NULL, "So many of that producer's were dropped right before it.",
-     (void *)(intptr_t)'l'},
-    {"producer", get_number, NULL, "Tells producers apart; never used again.",
-     (void *)(intptr_t)'p'},
-    {"deliveries", get_number, NULL,
-     "1; more when it was had before, by who died, left or rejected it.", (void *)(intptr_t)'d'},
     {"closed", get_closed, NULL, "Whether it was acknowledged or rejected.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

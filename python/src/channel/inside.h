@@ -106,7 +106,7 @@ share_client *member_begin(struct pool *pool, share_pool_info *info);
 /* @r: what opening it has returned; @p: what it has opened, if that is 0. */
 struct member *member_made(PyTypeObject *type, struct pool *pool, int r, const char *what, void *p,
 			   void (*give_up)(void *));
-extern PyGetSetDef member_getters[];
+extern PyMemberDef member_members[];
 /* Receives a message. */
 enum received { MESSAGE, REQUEST, TAKEN_BACK };
 PyObject *member_receive(struct member *self, enum received what, PyObject *timeout,

@@ -38,9 +38,10 @@ struct member *member_made(PyTypeObject *type, struct pool *pool, int r, const c
 	return self;
 }
 
-PyGetSetDef member_getters[] = {
-    {"client", object_get_client, NULL, "The client that it was opened with.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+PyMemberDef member_members[] = {
+    {"client", T_OBJECT, offsetof(struct member, client), READONLY,
+     "The client that it was opened with."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 PyObject *member_untell(PyObject *module, PyObject *o)

@@ -336,6 +336,14 @@ bool message_ready(PyObject *module)
 	};
 	static PyMemberDef members[] = {
 	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct message, weak), READONLY, NULL},
+	    {"number", T_ULONGLONG, offsetof(struct message, m.number), READONLY,
+	     "Of its producer's messages, from 0."},
+	    {"lost", T_ULONGLONG, offsetof(struct message, m.lost), READONLY,
+	     "So many of that producer's were dropped right before it."},
+	    {"producer", T_ULONGLONG, offsetof(struct message, m.producer), READONLY,
+	     "Tells producers apart; never used again."},
+	    {"deliveries", T_UINT, offsetof(struct message, m.deliveries), READONLY,
+	     "1; more when it was had before, by who died, left or rejected it."},
 	    {NULL, 0, 0, 0, NULL},
 	};
 

@@ -315,12 +315,6 @@ static PyObject *get_done(PyObject *o, void *ignored)
 	return PyBool_FromLong(!self->p || self->canceled);
 }
 
-static PyObject *get_caller(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return Py_NewRef((PyObject *)((struct pending *)o)->of);
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Workers                                                                                     */
 
@@ -361,23 +355,23 @@ bool service_ready(PyObject *module)
 	};
 	static PyMemberDef pending_members[] = {
 	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct pending, weak), READONLY, NULL},
+	    {"caller", T_OBJECT, offsetof(struct pending, of), READONLY, "The Caller that asked."},
 	    {NULL, 0, 0, 0, NULL},
 	};
 	static PyGetSetDef pending_getters[] = {
 	    {"done", get_done, NULL, "Whether it is over, or was given up.", NULL},
-	    {"caller", get_caller, NULL, "The Caller that asked.", NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 
 	core.caller = TYPE(module, core.object, "Caller", struct member, 0,
 			   DOC("Asks a service: see Client.service()."),
 			   SLOT(Py_tp_new, open_caller), SLOT(Py_tp_dealloc, object_dealloc),
-			   {Py_tp_methods, caller_methods}, {Py_tp_getset, member_getters});
+			   {Py_tp_methods, caller_methods}, {Py_tp_members, member_members});
 	core.worker =
 	    TYPE(module, core.object, "Worker", struct member, 0,
 		 DOC("Answers for a service: see Client.worker()."), SLOT(Py_tp_new, open_worker),
 		 SLOT(Py_tp_dealloc, object_dealloc), SLOT(Py_tp_iter, member_iterate),
-		 {Py_tp_methods, worker_methods}, {Py_tp_getset, member_getters});
+		 {Py_tp_methods, worker_methods}, {Py_tp_members, member_members});
 	core.pending = TYPE(module, NULL, "Pending", struct pending,
 			    Py_TPFLAGS_DISALLOW_INSTANTIATION, DOC("A call under way."),
 			    SLOT(Py_tp_dealloc, pending_dealloc), {Py_tp_methods, pending_methods},

@@ -290,12 +290,6 @@ static PyObject *get_ordinal(PyObject *o, void *ignored)
 	return PyLong_FromLong(ordinal_of(self));
 }
 
-static PyObject *get_on_gpu(PyObject *o, void *ignored)
-{
-	(void)ignored;
-	return PyBool_FromLong(((struct pool *)o)->on_gpu);
-}
-
 /* Whether the Array lies in this pool, and is of its client. */
 static PyObject *has(PyObject *o, PyObject *given)
 {
@@ -331,16 +325,21 @@ bool pool_ready(PyObject *module)
 	    {"stats", stats, METH_NOARGS, stats_doc},
 	    {NULL, NULL, 0, NULL},
 	};
+	static PyMemberDef members[] = {
+	    {"on_gpu", T_BOOL, offsetof(struct pool, on_gpu), READONLY,
+	     "Whether its memory is a GPU's."},
+	    {"client", T_OBJECT, offsetof(struct pool, client), READONLY,
+	     "The client that it was opened with."},
+	    {NULL, 0, 0, 0, NULL},
+	};
 	static PyGetSetDef getters[] = {
-	    {"on_gpu", get_on_gpu, NULL, "Whether its memory is a GPU's.", NULL},
 	    {"_ordinal", get_ordinal, NULL, "CUDA's number of its device; -1: it has none.", NULL},
-	    {"client", object_get_client, NULL, "The client that it was opened with.", NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 
 	core.pool = TYPE(module, core.object, "Pool", struct pool, 0,
 			 DOC("A pool of memory: see Client.pool()."), SLOT(Py_tp_new, create),
 			 SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, methods},
-			 {Py_tp_getset, getters});
+			 {Py_tp_members, members}, {Py_tp_getset, getters});
 	return core.pool != NULL;
 }

@@ -388,19 +388,25 @@ bool watch_ready(PyObject *module)
 	     "good."},
 	    {NULL, NULL, 0, NULL},
 	};
+	static PyMemberDef members[] = {
+	    {"client", T_OBJECT, offsetof(struct watching, client), READONLY,
+	     "The client that it came from."},
+	    {NULL, 0, 0, 0, NULL},
+	};
 	static PyGetSetDef getters[] = {
 	    {"closed", object_get_closed, NULL, "Whether it was closed, or is over.", NULL},
-	    {"client", object_get_client, NULL, "The client that it came from.", NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 
-	core.watch = TYPE(module, core.object, "Watch", struct watching, 0,
-			  DOC("Changes of names: see Client.watch()."),
-			  SLOT(Py_tp_new, create_watch), SLOT(Py_tp_dealloc, dealloc),
-			  {Py_tp_methods, watch_methods}, {Py_tp_getset, getters});
+	core.watch =
+	    TYPE(module, core.object, "Watch", struct watching, 0,
+		 DOC("Changes of names: see Client.watch()."), SLOT(Py_tp_new, create_watch),
+		 SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, watch_methods},
+		 {Py_tp_members, members}, {Py_tp_getset, getters});
 	core.operation = TYPE(module, core.object, "Operation", struct watching, 0,
 			      DOC("What was started: see Client.lookup_async()."),
 			      SLOT(Py_tp_new, create_operation), SLOT(Py_tp_dealloc, dealloc),
-			      {Py_tp_methods, operation_methods}, {Py_tp_getset, getters});
+			      {Py_tp_methods, operation_methods}, {Py_tp_members, members},
+			      {Py_tp_getset, getters});
 	return core.watch && core.operation;
 }

@@ -38,21 +38,6 @@ static void dealloc(PyObject *o)
 	Py_DECREF(type);
 }
 
-static PyObject *get_client(PyObject *o, void *ignored)
-{
-	struct client *client = ((struct fence *)o)->client;
-
-	(void)ignored;
-	return Py_NewRef(client ? (PyObject *)client : Py_None);
-}
-
-static PyObject *get_number(PyObject *o, void *which)
-{
-	const share_fence *f = &((struct fence *)o)->fence;
-
-	return PyLong_FromUnsignedLongLong(which ? f->value : f->timeline);
-}
-
 static PyObject *reduce(PyObject *o, PyObject *ignored)
 {
 	const share_fence *f = &((struct fence *)o)->fence;
@@ -212,13 +197,14 @@ bool fence_ready(PyObject *module)
 	    {"__reduce__", reduce, METH_NOARGS, NULL},
 	    {NULL, NULL, 0, NULL},
 	};
-	static PyGetSetDef getters[] = {
-	    {"timeline", get_number, NULL, "Which timeline; 0: the fence is reached already.",
-	     NULL},
-	    {"client", get_client, NULL,
-	     "The Client that has recorded it; None: it came from elsewhere.", NULL},
-	    {"value", get_number, NULL, "What that has to get to.", (void *)(intptr_t)1},
-	    {NULL, NULL, NULL, NULL, NULL},
+	static PyMemberDef members[] = {
+	    {"timeline", T_ULONGLONG, offsetof(struct fence, fence.timeline), READONLY,
+	     "Which timeline; 0: the fence is reached already."},
+	    {"client", T_OBJECT, offsetof(struct fence, client), READONLY,
+	     "The Client that has recorded it; None: it came from elsewhere."},
+	    {"value", T_ULONGLONG, offsetof(struct fence, fence.value), READONLY,
+	     "What that has to get to."},
+	    {NULL, 0, 0, 0, NULL},
 	};
 
 	core.fence = TYPE(
@@ -228,6 +214,6 @@ bool fence_ready(PyObject *module)
 		"numbers,\nwhich may be sent to other processes by any means. Made by "
 		"Client.record()."),
 	    SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods},
-	    {Py_tp_getset, getters});
+	    {Py_tp_members, members});
 	return core.fence != NULL;
 }
