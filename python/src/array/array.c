@@ -274,9 +274,8 @@ static PyObject *record_stream(PyObject *o, PyObject *given)
 	struct array *a = (struct array *)o;
 	struct stream stream;
 
-	if (!array_stream(a, given, &stream) || !array_is_usable(a) || !array_record(a, stream))
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(array_stream(a, given, &stream) && array_is_usable(a) &&
+		       array_record(a, stream));
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -301,9 +301,7 @@ static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	array_leave(a, r);
 	free(copy);
 	PyBuffer_Release(&source);
-	if (PyErr_Occurred())
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(!PyErr_Occurred());
 }
 
 PyDoc_STRVAR(zero_doc,
@@ -332,9 +330,7 @@ static PyObject *fill_zero(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 					 size - done < sizeof(zeros) ? size - done : sizeof(zeros),
 					 stream.p);
 	PyEval_RestoreThread(state);
-	if (!array_leave(a, r))
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(array_leave(a, r));
 }
 
 PyMethodDef array_copy_methods[] = {

@@ -121,9 +121,7 @@ static PyObject *set_metadata(PyObject *o, PyObject *json)
 	if (!b)
 		return NULL;
 	UNLOCKED(r = share_metadata_set(b, text));
-	if (!array_leave(a, r))
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(array_leave(a, r));
 }
 
 static PyObject *get_metadata(PyObject *o, PyObject *ignored)

@@ -48,9 +48,7 @@ bool array_wait(struct array *a, bool signals)
 static PyObject *wait_for_all(PyObject *o, PyObject *ignored)
 {
 	(void)ignored;
-	if (!array_wait((struct array *)o, true))
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(array_wait((struct array *)o, true));
 }
 
 /* _use_on(stream): work that is enqueued there from now on comes after that on the Array so far. */
@@ -63,9 +61,7 @@ static PyObject *use_on(PyObject *o, PyObject *given)
 		return NULL;
 	if (!a->on_gpu && !stream.p)
 		return wait_for_all(o, NULL);
-	if (!array_record(a, stream) || !array_order_any(a, stream.p))
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(array_record(a, stream) && array_order_any(a, stream.p));
 }
 
 /* Between GPUs. Work that is enqueued later where @from is used may overwrite or give up what the
@@ -119,9 +115,7 @@ static PyObject *copy_to(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	}
 	r = to->on_gpu ? copy_across(from, to, stream.p) : copy_to_host(from, to, stream.p);
 	array_leave(to, 0);
-	if (!array_leave(from, r))
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(array_leave(from, r));
 }
 
 PyMethodDef array_to_methods[] = {

@@ -64,13 +64,16 @@ PyObject *raise_error(int r);
 PyObject *raise_named(int r, const char *detail);
 /* Returns the exception class of an error, borrowed. */
 PyObject *error_class(int r);
-/* Returns None if @r is no error; else sets its exception and returns NULL. */
-PyObject *none_or_raise(int r);
 /* Returns whether @r is no error; else sets its exception, unless one is set already. An error is
  * raised before anything is given up: giving up calls the library, too, and can run code of the
  * program, and share_error_detail() is about the last call that failed. So whatever ends the use of
  * something takes the result of that use. */
 bool no_error(int r);
 PyObject *raise_closed(const char *what);
+/* What a method without a result returns: None, or NULL, when there is an exception. */
+static inline PyObject *none_if(bool good)
+{
+	return good ? Py_NewRef(Py_None) : NULL;
+}
 
 #endif

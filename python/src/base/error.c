@@ -35,13 +35,6 @@ PyObject *raise_named(int r, const char *detail)
 	return NULL;
 }
 
-PyObject *none_or_raise(int r)
-{
-	if (r < 0)
-		return raise_error(r);
-	Py_RETURN_NONE;
-}
-
 bool no_error(int r)
 {
 	if (r < 0 && !PyErr_Occurred())

@@ -44,10 +44,6 @@ unsigned process_generation(void);
 		UNLOCKED((r) = (call)); \
 		handle_leave(h, r);     \
 	} while (0)
-static inline PyObject *none_unless(int r)
-{
-	return r < 0 ? NULL : Py_NewRef(Py_None);
-}
 
 /* object.c: the base of all types that have close() */
 

@@ -299,9 +299,7 @@ static PyObject *flush(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	if (!ch)
 		return NULL;
 	WAITING(&w, &self->handle, again, r, share_channel_flush(ch, wait_ms(&w)));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(handle_leave(&self->handle, r));
 }
 
 PyDoc_STRVAR(
@@ -335,9 +333,7 @@ static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 		before = begun.sent;
 	if (r == 0)
 		WAITING(&w, &self->handle, again, r, share_drain_before(ch, before, wait_ms(&w)));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(handle_leave(&self->handle, r));
 }
 
 /* If @m is NULL with the exception of SHARE_EAGAIN, clears that and returns None; else it returns

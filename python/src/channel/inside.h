@@ -44,8 +44,8 @@ void message_discard(struct message *m);
  * exception may be set already, it returns NULL; the exception has the message as an attribute if
  * the call has filled it. */
 PyObject *message_or_raise(struct message *m, int r);
-/* Acknowledges the message. Returns 0, or -1 with an exception. */
-int message_ack(struct message *m, PyObject *stream);
+/* Acknowledges the message. Returns false with an exception. */
+bool message_ack(struct message *m, PyObject *stream);
 /* Returns false with an exception if the message was given up, or is another process's. */
 bool message_is_usable(struct message *m);
 /* Its data, also once it was given up. */

@@ -34,16 +34,15 @@ static void messages_dealloc(PyObject *o)
 }
 
 /* Ends a step of the iterator: acknowledges its message. */
-static int end_step(struct messages *self)
+static bool end_step(struct messages *self)
 {
 	struct message *last = self->last;
-	int r = 0;
+	bool good;
 
 	self->last = NULL;
-	if (last && last->m.channel && !last->done)
-		r = message_ack(last, self->stream);
+	good = !last || !last->m.channel || last->done || message_ack(last, self->stream);
 	Py_XDECREF((PyObject *)last);
-	return r;
+	return good;
 }
 
 static PyObject *messages_next(PyObject *o)
@@ -51,7 +50,7 @@ static PyObject *messages_next(PyObject *o)
 	struct messages *self = (struct messages *)o;
 	PyObject *m;
 
-	if (end_step(self) < 0)
+	if (!end_step(self))
 		return NULL;
 	m = member_receive(self->of, member_receives((PyObject *)self->of), NULL, self->stream);
 	if (m) {

@@ -193,31 +193,30 @@ static int ordinal_of(const struct message *m)
 	return m->array ? array_ordinal(m->array) : m->of->ordinal;
 }
 
-static int give_up(struct message *m, PyObject *given, int (*how)(struct message *m, void *stream))
+static bool give_up(struct message *m, PyObject *given, int (*how)(struct message *m, void *stream))
 {
 	struct stream stream;
 	bool good, on_gpu;
 
 	if (!message_is_usable(m))
-		return -1;
+		return false;
 	if (m->users > 0) {
 		PyErr_SetString(PyExc_ValueError, "the message is being answered");
-		return -1;
+		return false;
 	}
 	on_gpu = m->of->on_gpu || (m->array && m->array->on_gpu);
-	if (!stream_from(given, on_gpu && m->m.buffer, ordinal_of(m), home_of(m), &stream))
-		return -1;
-	if (!keep_data(m))
-		return -1;
+	if (!stream_from(given, on_gpu && m->m.buffer, ordinal_of(m), home_of(m), &stream) ||
+	    !keep_data(m))
+		return false;
 	m->users++;
 	good = no_error(how(m, stream.p));
 	m->users--;
 	if (!m->m.channel)
 		finish(m);
-	return good ? 0 : -1;
+	return good;
 }
 
-int message_ack(struct message *m, PyObject *given)
+bool message_ack(struct message *m, PyObject *given)
 {
 	return give_up(m, given, acknowledge);
 }
@@ -239,9 +238,7 @@ static PyObject *ack(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject 
 		return NULL;
 	if (m->done && !m->rejected && m->generation == process_generation())
 		Py_RETURN_NONE;
-	if (message_ack(m, given[0]) < 0)
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(message_ack(m, given[0]));
 }
 
 PyDoc_STRVAR(
@@ -256,10 +253,8 @@ static PyObject *reject_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	static struct signature s = {"reject", {"stream", NULL}, 0, 1, {NULL}};
 	PyObject *given[1];
 
-	if (!args_spread(&s, args, n, names, given) ||
-	    give_up((struct message *)o, given[0], reject) < 0)
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(args_spread(&s, args, n, names, given) &&
+		       give_up((struct message *)o, given[0], reject));
 }
 
 PyDoc_STRVAR(
@@ -304,9 +299,7 @@ static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	outgoing_end(&out, r);
 	if (!m->m.channel)
 		finish(m);
-	if (r != 0)
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(r == 0);
 }
 
 PyDoc_STRVAR(status_doc,
@@ -320,7 +313,7 @@ static PyObject *status(PyObject *o, PyObject *ignored)
 	(void)ignored;
 	if (!message_is_usable(m))
 		return NULL;
-	return none_or_raise(share_request_status(&m->m));
+	return none_if(no_error(share_request_status(&m->m)));
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -102,7 +102,7 @@ static PyObject *call(PyObject *o, int (*function)(share_client *), bool counts)
 	int r;
 
 	CALL(&self->handle, c, r, function(c));
-	return r < 0 || !counts ? none_unless(r) : PyLong_FromLong(r);
+	return r < 0 || !counts ? none_if(r >= 0) : PyLong_FromLong(r);
 }
 
 PyDoc_STRVAR(ping_doc,
@@ -274,7 +274,7 @@ static PyObject *revoke_token(PyObject *o, PyObject *args)
 	if (!token_from(bytes, n, &token))
 		return NULL;
 	CALL(&self->handle, c, r, share_revoke(c, &token));
-	return none_unless(r);
+	return none_if(r >= 0);
 }
 
 static PyObject *by_identifier(PyObject *o, PyObject *number,
@@ -288,7 +288,7 @@ static PyObject *by_identifier(PyObject *o, PyObject *number,
 	if (!arg_uint64(number, &id))
 		return NULL;
 	CALL(&self->handle, c, r, function(c, id));
-	return none_unless(r);
+	return none_if(r >= 0);
 }
 
 static PyObject *revoke_id(PyObject *o, PyObject *id)
@@ -311,7 +311,7 @@ static PyObject *by_name(PyObject *o, PyObject *name, int (*function)(share_clie
 	if (!text)
 		return NULL;
 	CALL(&self->handle, c, r, function(c, text));
-	return none_unless(r);
+	return none_if(r >= 0);
 }
 
 PyDoc_STRVAR(unpublish_doc,

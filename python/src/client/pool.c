@@ -197,7 +197,7 @@ static PyObject *set_cache(PyObject *o, PyObject *nbytes)
 	if (!arg_uint64(nbytes, &size))
 		return NULL;
 	CALL(&self->handle, p, r, share_pool_set_cache(p, size));
-	return none_unless(r);
+	return none_if(r >= 0);
 }
 
 PyDoc_STRVAR(map_ahead_doc,
@@ -219,7 +219,7 @@ static PyObject *map_ahead(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	if (!args_spread(&s, args, n, names, given) || !mode_from(given[0], &mode))
 		return NULL;
 	CALL(&self->handle, p, r, share_pool_map_ahead(p, (int)mode));
-	return none_unless(r);
+	return none_if(r >= 0);
 }
 
 PyDoc_STRVAR(info_doc,

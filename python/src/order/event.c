@@ -46,7 +46,7 @@ static PyObject *on_stream(PyObject *o, PyObject *given, int (*function)(share_e
 	if (!stream_from(given, true, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
 	CALL(&self->handle, e, r, function(e, stream.p));
-	return none_unless(r);
+	return none_if(r >= 0);
 }
 
 PyDoc_STRVAR(record_doc,

@@ -154,9 +154,7 @@ static PyObject *wait_for_fence(PyObject *args, bool on_stream)
 		return NULL;
 	r = wait_on(client, &fence->fence, on_stream ? ordinal_of(last, &stream) : -1, stream.p,
 		    &w);
-	if (!handle_leave(&client->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(handle_leave(&client->handle, r));
 }
 
 PyObject *fence_wait(PyObject *module, PyObject *args)

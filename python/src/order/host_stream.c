@@ -186,9 +186,7 @@ static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 	if (r == 0)
 		WAITING(&w, &self->handle, again, r,
 			share_fence_synchronize(c, &fence, wait_ms(&w)));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	return none_if(handle_leave(&self->handle, r));
 }
 
 PyDoc_STRVAR(close_doc,
