@@ -13,8 +13,9 @@ static void give_up(void *p)
 	share_channel_close(p);
 }
 
-static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_role role)
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
+	bool sends = type == core.producer;
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_pool_info info = SHARE_POOL_INFO_INIT;
 	struct pool *pool;
@@ -24,6 +25,7 @@ static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_rol
 	share_client *c;
 	int r, ok;
 
+	(void)kwargs;
 	if (!PyArg_ParseTuple(args, "O!sIIIIIIIIIIIIIIp", core.pool, &pool, &name, &options.mode,
 			      &options.when_full, &options.depth, &options.in_flight,
 			      &options.data_max, &options.producers, &options.consumers,
@@ -35,26 +37,14 @@ static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_rol
 	if (!c)
 		return NULL;
 	options.pool = info.name;
-	UNLOCKED(r = share_channel_open(c, name, role, &options, &ch));
-	self = member_made(type, pool, r, role == SHARE_PRODUCER ? "producer" : "consumer", ch,
-			   give_up);
+	UNLOCKED(r = share_channel_open(c, name, sends ? SHARE_PRODUCER : SHARE_CONSUMER, &options,
+					&ch));
+	self = member_made(type, pool, r, sends ? "producer" : "consumer", ch, give_up);
 	if (self) {
 		self->readonly_ok = ok;
 		self->buffers = options.buffers;
 	}
 	return (PyObject *)self;
-}
-
-static PyObject *open_producer(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-	(void)kwargs;
-	return open_channel(type, args, SHARE_PRODUCER);
-}
-
-static PyObject *open_consumer(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-	(void)kwargs;
-	return open_channel(type, args, SHARE_CONSUMER);
 }
 
 PyDoc_STRVAR(
@@ -64,16 +54,6 @@ PyDoc_STRVAR(
     "Once it was\nasked for, receive (or send) with timeout 0 until NotReadyError before each "
     "wait. "
     "Not to be read or closed.");
-static PyObject *fileno_(PyObject *o, PyObject *ignored)
-{
-	struct member *self = (struct member *)o;
-	share_channel *ch;
-	int r;
-
-	(void)ignored;
-	CALL(&self->handle, ch, r, share_channel_get_fd(ch));
-	return r < 0 ? NULL : PyLong_FromLong(r);
-}
 
 PyDoc_STRVAR(stats_doc,
 	     "stats()\n--\n\n"
@@ -336,18 +316,6 @@ static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	return none_if(handle_leave(&self->handle, r));
 }
 
-/* If @m is NULL with the exception of SHARE_EAGAIN, clears that and returns None; else it returns
- * @m. */
-static PyObject *none_if_not_ready(PyObject *m)
-{
-	if (m)
-		return m;
-	if (!PyErr_ExceptionMatches(error_class(SHARE_EAGAIN)))
-		return NULL;
-	PyErr_Clear();
-	Py_RETURN_NONE;
-}
-
 PyDoc_STRVAR(
     take_back_doc,
     "take_back()\n--\n\n"
@@ -361,7 +329,10 @@ static PyObject *take_back(PyObject *o, PyObject *ignored)
 	(void)ignored;
 	m = zero ? member_receive((struct member *)o, TAKEN_BACK, zero, Py_None) : NULL;
 	Py_XDECREF(zero);
-	return none_if_not_ready(m);
+	if (m || !PyErr_ExceptionMatches(error_class(SHARE_EAGAIN)))
+		return m;
+	PyErr_Clear();
+	Py_RETURN_NONE;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -388,7 +359,7 @@ bool channel_ready(PyObject *module)
 	     "that "
 	     "were there, and in\na queue by others; flush() first where others of a broadcast "
 	     "matter. May be called again."},
-	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"fileno", member_fileno, METH_NOARGS, fileno_doc},
 	    {"stats", stats, METH_NOARGS, stats_doc},
 	    {"send", METHOD(send), METH_FASTCALL | METH_KEYWORDS, send_doc},
 	    {"send_many", METHOD(send_many), METH_FASTCALL | METH_KEYWORDS, send_many_doc},
@@ -401,7 +372,7 @@ bool channel_ready(PyObject *module)
 	    {"close", object_close, METH_NOARGS,
 	     "close()\n--\n\nReceive no more; messages that were received stay until they are "
 	     "acknowledged. May be called again."},
-	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"fileno", member_fileno, METH_NOARGS, fileno_doc},
 	    {"stats", stats, METH_NOARGS, stats_doc},
 	    {"recv", METHOD(member_recv), METH_FASTCALL | METH_KEYWORDS, recv_doc},
 	    {"messages", METHOD(member_messages), METH_FASTCALL | METH_KEYWORDS,
@@ -411,12 +382,12 @@ bool channel_ready(PyObject *module)
 
 	core.producer = TYPE(module, core.object, "Producer", struct member, 0,
 			     DOC("Sends into a channel: see Pool.producer()."),
-			     SLOT(Py_tp_new, open_producer), SLOT(Py_tp_dealloc, object_dealloc),
+			     SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
 			     {Py_tp_methods, producer_methods}, {Py_tp_members, member_members});
-	core.consumer = TYPE(module, core.object, "Consumer", struct member, 0,
-			     DOC("Receives from a channel: see Pool.consumer()."),
-			     SLOT(Py_tp_new, open_consumer), SLOT(Py_tp_dealloc, object_dealloc),
-			     SLOT(Py_tp_iter, member_iterate), {Py_tp_methods, consumer_methods},
-			     {Py_tp_members, member_members});
+	core.consumer =
+	    TYPE(module, core.object, "Consumer", struct member, 0,
+		 DOC("Receives from a channel: see Pool.consumer()."), SLOT(Py_tp_new, create),
+		 SLOT(Py_tp_dealloc, object_dealloc), SLOT(Py_tp_iter, member_iterate),
+		 {Py_tp_methods, consumer_methods}, {Py_tp_members, member_members});
 	return core.producer && core.consumer && messages_ready(module);
 }

@@ -107,6 +107,7 @@ share_client *member_begin(struct pool *pool, share_pool_info *info);
 struct member *member_made(PyTypeObject *type, struct pool *pool, int r, const char *what, void *p,
 			   void (*give_up)(void *));
 extern PyMemberDef member_members[];
+PyObject *member_fileno(PyObject *o, PyObject *ignored);
 /* Receives a message. */
 enum received { MESSAGE, REQUEST, TAKEN_BACK };
 PyObject *member_receive(struct member *self, enum received what, PyObject *timeout,

@@ -44,6 +44,18 @@ PyMemberDef member_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+PyObject *member_fileno(PyObject *o, PyObject *ignored)
+{
+	struct handle *h = &((struct object *)o)->handle;
+	bool of_service = PyObject_TypeCheck(o, core.caller) || PyObject_TypeCheck(o, core.worker);
+	void *p;
+	int r;
+
+	(void)ignored;
+	CALL(h, p, r, of_service ? share_service_get_fd(p) : share_channel_get_fd(p));
+	return r < 0 ? NULL : PyLong_FromLong(r);
+}
+
 PyObject *member_untell(PyObject *module, PyObject *o)
 {
 	struct handle *h = &((struct object *)o)->handle;
@@ -60,32 +72,17 @@ PyObject *member_untell(PyObject *module, PyObject *o)
 	Py_RETURN_NONE;
 }
 
-static int receive(void *p, int timeout_ms, void *stream, share_message *out)
+static int receive(enum received what, void *p, int timeout_ms, void *stream, share_message *out)
 {
-	return share_recv(p, timeout_ms, stream, out);
+	switch (what) {
+	case MESSAGE:
+		return share_recv(p, timeout_ms, stream, out);
+	case REQUEST:
+		return share_next_request(p, timeout_ms, stream, out);
+	default:
+		return share_channel_take_back(p, out);
+	}
 }
-
-static int next_request(void *p, int timeout_ms, void *stream, share_message *out)
-{
-	return share_next_request(p, timeout_ms, stream, out);
-}
-
-static int take_back(void *p, int timeout_ms, void *stream, share_message *out)
-{
-	(void)timeout_ms, (void)stream;
-	return share_channel_take_back(p, out);
-}
-
-/* For host memory without a stream, @at_once is tried first with the GIL, because it does not wait.
- */
-static const struct {
-	int (*wait)(void *p, int timeout_ms, void *stream, share_message *out);
-	int (*at_once)(share_channel *ch, share_message *out);
-} ways[] = {
-    [MESSAGE] = {receive, share_try_recv},
-    [REQUEST] = {next_request, NULL},
-    [TAKEN_BACK] = {take_back, NULL},
-};
 
 PyObject *member_receive(struct member *self, enum received what, PyObject *timeout,
 			 PyObject *given)
@@ -109,11 +106,10 @@ PyObject *member_receive(struct member *self, enum received what, PyObject *time
 		return NULL;
 	}
 	/* This takes no time, so releasing the GIL for it would cost more than it gains. */
-	r = ways[what].at_once && !stream.p && !self->on_gpu ? ways[what].at_once(p, &m->m)
-							     : SHARE_EAGAIN;
+	r = what == MESSAGE && !stream.p && !self->on_gpu ? share_try_recv(p, &m->m) : SHARE_EAGAIN;
 	if (r == SHARE_EAGAIN)
 		WAITING(&w, &self->handle, again, r,
-			ways[what].wait(p, wait_ms(&w), stream.p, &m->m));
+			receive(what, p, wait_ms(&w), stream.p, &m->m));
 	if (r == 0) /* in Python it is raised, with the message */
 		r = m->m.error;
 	handle_leave(&self->handle, r);

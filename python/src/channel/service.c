@@ -29,8 +29,9 @@ static void give_up(void *p)
 	share_service_close(p);
 }
 
-static PyObject *open_service(PyTypeObject *type, PyObject *args, enum share_service_role role)
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
+	bool calls = type == core.caller;
 	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
 	share_pool_info info = SHARE_POOL_INFO_INIT;
 	struct member *self;
@@ -40,6 +41,7 @@ static PyObject *open_service(PyTypeObject *type, PyObject *args, enum share_ser
 	share_client *c;
 	int r, ok;
 
+	(void)kwargs;
 	if (!PyArg_ParseTuple(args, "O!sIIIIIIp", core.pool, &pool, &name, &options.depth,
 			      &options.callers, &options.workers, &options.deliveries,
 			      &options.buffers, &options.data_max, &ok))
@@ -48,8 +50,9 @@ static PyObject *open_service(PyTypeObject *type, PyObject *args, enum share_ser
 	if (!c)
 		return NULL;
 	options.pool = info.name;
-	UNLOCKED(r = share_service_open(c, name, role, &options, &s));
-	self = member_made(type, pool, r, role == SHARE_CALLER ? "caller" : "worker", s, give_up);
+	UNLOCKED(
+	    r = share_service_open(c, name, calls ? SHARE_CALLER : SHARE_WORKER, &options, &s));
+	self = member_made(type, pool, r, calls ? "caller" : "worker", s, give_up);
 	if (self) {
 		self->readonly_ok = ok;
 		self->buffers = options.buffers;
@@ -57,32 +60,10 @@ static PyObject *open_service(PyTypeObject *type, PyObject *args, enum share_ser
 	return (PyObject *)self;
 }
 
-static PyObject *open_caller(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-	(void)kwargs;
-	return open_service(type, args, SHARE_CALLER);
-}
-
-static PyObject *open_worker(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-	(void)kwargs;
-	return open_service(type, args, SHARE_WORKER);
-}
-
 PyDoc_STRVAR(fileno_doc,
 	     "fileno()\n--\n\n"
 	     "A descriptor that is readable when there may be a request, or an answer. Ask "
 	     "with timeout 0 before\neach wait. Not to be read or closed.");
-static PyObject *fileno_(PyObject *o, PyObject *ignored)
-{
-	struct member *self = (struct member *)o;
-	share_service *s;
-	int r;
-
-	(void)ignored;
-	CALL(&self->handle, s, r, share_service_get_fd(s));
-	return r < 0 ? NULL : PyLong_FromLong(r);
-}
 
 /* ------------------------------------------------------------------------------------------- */
 /* Calls                                                                                       */
@@ -334,14 +315,14 @@ bool service_ready(PyObject *module)
 	    "again.";
 	static PyMethodDef caller_methods[] = {
 	    {"close", object_close, METH_NOARGS, close_doc},
-	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"fileno", member_fileno, METH_NOARGS, fileno_doc},
 	    {"call", METHOD(call), METH_FASTCALL | METH_KEYWORDS, call_doc},
 	    {"start", METHOD(start_), METH_FASTCALL | METH_KEYWORDS, start_doc},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMethodDef worker_methods[] = {
 	    {"close", object_close, METH_NOARGS, close_doc},
-	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"fileno", member_fileno, METH_NOARGS, fileno_doc},
 	    {"recv", METHOD(member_recv), METH_FASTCALL | METH_KEYWORDS, recv_doc},
 	    {"messages", METHOD(member_messages), METH_FASTCALL | METH_KEYWORDS,
 	     member_messages_doc},
@@ -364,12 +345,12 @@ bool service_ready(PyObject *module)
 	};
 
 	core.caller = TYPE(module, core.object, "Caller", struct member, 0,
-			   DOC("Asks a service: see Client.service()."),
-			   SLOT(Py_tp_new, open_caller), SLOT(Py_tp_dealloc, object_dealloc),
-			   {Py_tp_methods, caller_methods}, {Py_tp_members, member_members});
+			   DOC("Asks a service: see Client.service()."), SLOT(Py_tp_new, create),
+			   SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, caller_methods},
+			   {Py_tp_members, member_members});
 	core.worker =
 	    TYPE(module, core.object, "Worker", struct member, 0,
-		 DOC("Answers for a service: see Client.worker()."), SLOT(Py_tp_new, open_worker),
+		 DOC("Answers for a service: see Client.worker()."), SLOT(Py_tp_new, create),
 		 SLOT(Py_tp_dealloc, object_dealloc), SLOT(Py_tp_iter, member_iterate),
 		 {Py_tp_methods, worker_methods}, {Py_tp_members, member_members});
 	core.pending = TYPE(module, NULL, "Pending", struct pending,
