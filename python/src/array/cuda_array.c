@@ -12,27 +12,11 @@
 
 static bool typestr_of(uint32_t dtype, char *out, size_t size)
 {
-	char letter;
+	static const char letters[] = {'i', 'u', 'f', [5] = 'c', [6] = 'b'};
+	char letter = dtype >> 8 < sizeof(letters) ? letters[dtype >> 8] : '\0';
 
-	switch (dtype >> 8) {
-	case 0:
-		letter = 'i';
-		break;
-	case 1:
-		letter = 'u';
-		break;
-	case 2:
-		letter = 'f';
-		break;
-	case 5:
-		letter = 'c';
-		break;
-	case 6:
-		letter = 'b';
-		break;
-	default:
+	if (!letter)
 		return false;
-	}
 	PyOS_snprintf(out, size, "%c%c%u", dtype_size(dtype) > 1 ? '<' : '|', letter,
 		      dtype_size(dtype));
 	return true;
