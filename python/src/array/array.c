@@ -392,18 +392,23 @@ int64_t array_bytes(const struct array *a)
 	return array_items(a) * dtype_size(a->t.dtype);
 }
 
-bool array_is_contiguous(const struct array *a)
+bool array_is_packed(const struct array *a, bool c_order)
 {
 	int64_t expected = 1;
 
-	if (array_items(a) == 0)
-		return true;
-	for (uint32_t i = a->t.ndim; i-- > 0;) {
+	for (uint32_t n = 0; n < a->t.ndim; n++) {
+		uint32_t i = c_order ? a->t.ndim - 1 - n : n;
+
 		if (a->t.shape[i] != 1 && a->t.strides[i] != expected)
 			return false;
 		expected *= a->t.shape[i];
 	}
 	return true;
+}
+
+bool array_is_contiguous(const struct array *a)
+{
+	return array_items(a) == 0 || array_is_packed(a, true);
 }
 
 void array_tensor(const struct array *a, share_tensor *t)

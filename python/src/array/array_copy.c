@@ -18,22 +18,10 @@ struct exported {
 	Py_ssize_t shape[SHARE_TENSOR_MAX_DIMS], strides[SHARE_TENSOR_MAX_DIMS];
 };
 
-static bool is_fortran(const struct array *a)
-{
-	int64_t expected = 1;
-
-	for (uint32_t i = 0; i < a->t.ndim; i++) {
-		if (a->t.shape[i] != 1 && a->t.strides[i] != expected)
-			return false;
-		expected *= a->t.shape[i];
-	}
-	return true;
-}
-
 /* Returns why the array cannot be exported with these flags, or NULL if it can. */
 static const char *what_hinders(const struct array *a, int flags, const char *format)
 {
-	bool c = array_is_contiguous(a), f = is_fortran(a);
+	bool c = array_is_contiguous(a), f = array_is_packed(a, false);
 
 	if (!array_on_host(a))
 		return "this is memory of a GPU, which the host cannot touch: from_dlpack() of a "

@@ -35,6 +35,9 @@ bool array_wait(struct array *a, bool signals);
  * exception. */
 bool array_record(struct array *a, struct stream stream);
 
+/* Whether it has no gaps where the last dimension is the innermost, as in C, or else the first. */
+bool array_is_packed(const struct array *a, bool c_order);
+/* The same in C's order, or it has no elements. */
 bool array_is_contiguous(const struct array *a);
 int64_t array_items(const struct array *a);
 int64_t array_bytes(const struct array *a);
