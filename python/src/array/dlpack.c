@@ -256,28 +256,21 @@ struct dl_versioned *dlpack_lend(struct array *a)
 
 static void held_gone(PyObject *capsule)
 {
-	struct lent *l = PyCapsule_GetPointer(capsule, HELD);
+	struct dl_versioned *v = PyCapsule_GetPointer(capsule, HELD);
 
-	UNLOCKED(end(l));
+	UNLOCKED(v->deleter(v));
 }
 
 /* For a framework that is given an address: returns an object that the framework holds while it
  * uses the memory. */
 PyObject *array_lend(PyObject *self, PyObject *ignored)
 {
-	struct array *a = (struct array *)self;
-	PyObject *capsule;
-	struct lent *l;
+	struct dl_versioned *v = dlpack_lend((struct array *)self);
+	PyObject *capsule = v ? PyCapsule_New(v, HELD, held_gone) : NULL;
 
 	(void)ignored;
-	if (!array_is_usable(a))
-		return NULL;
-	l = lend(a, a->on_gpu, array_home(a), true);
-	if (!l)
-		return NULL;
-	capsule = PyCapsule_New(l, HELD, held_gone);
-	if (!capsule)
-		UNLOCKED(end(l));
+	if (v && !capsule)
+		UNLOCKED(v->deleter(v));
 	return capsule;
 }
 
@@ -304,15 +297,11 @@ static int no_memory_of_ours(struct dl_tensor *prototype, struct dl_versioned **
 static int managed_from(void *object, struct dl_versioned **out)
 {
 	struct array *a = object;
-	struct lent *l;
 
 	if (!array_check(object) || !array_is_usable(a) || !may_be_lent(a, a->on_gpu, true))
 		return -1;
-	l = lend(a, a->on_gpu, array_home(a), true);
-	if (!l)
-		return -1;
-	*out = &l->as.versioned;
-	return 0;
+	*out = dlpack_lend(a);
+	return *out ? 0 : -1;
 }
 
 static int managed_to(struct dl_versioned *tensor, void **object)
