@@ -79,22 +79,6 @@ static PyObject *get_address(PyObject *o, void *ignored)
 	return PyUnicode_DecodeFSDefault(share_address(self->handle.p));
 }
 
-PyDoc_STRVAR(fileno_doc,
-	     "fileno()\n--\n\n"
-	     "A descriptor that is readable when dispatch() has something to do. For "
-	     "event loops; not to be\nread or closed.");
-static PyObject *fileno_(PyObject *o, PyObject *ignored)
-{
-	struct client *self = (struct client *)o;
-	int r;
-
-	(void)ignored;
-	if (!handle_is_usable(&self->handle))
-		return handle_refuse(&self->handle);
-	r = share_get_fd(self->handle.p);
-	return r < 0 ? raise_error(r) : PyLong_FromLong(r);
-}
-
 static PyObject *call(PyObject *o, int (*function)(share_client *), bool counts)
 {
 	struct client *self = (struct client *)o;
@@ -103,6 +87,16 @@ static PyObject *call(PyObject *o, int (*function)(share_client *), bool counts)
 
 	CALL(&self->handle, c, r, function(c));
 	return r < 0 || !counts ? none_if(r >= 0) : PyLong_FromLong(r);
+}
+
+PyDoc_STRVAR(fileno_doc,
+	     "fileno()\n--\n\n"
+	     "A descriptor that is readable when dispatch() has something to do. For "
+	     "event loops; not to be\nread or closed.");
+static PyObject *fileno_(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	return call(o, share_get_fd, true);
 }
 
 PyDoc_STRVAR(ping_doc,
@@ -145,8 +139,9 @@ static PyObject *dispatch(PyObject *o, PyObject *ignored)
 /* Names                                                                                       */
 
 /* Makes the Array for a buffer that was looked up or imported: as its sender described it, or as
- * bytes. */
-static PyObject *found(struct client *self, share_buffer *b, struct stream stream)
+ * bytes. @given: the stream that the caller named, or NULL. */
+static struct array *found(struct client *self, share_buffer *b, PyObject *given,
+			   struct stream stream)
 {
 	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
 	bool on_gpu = share_buffer_get_info(b, &info) == 0 && info.ordinal >= 0;
@@ -155,7 +150,9 @@ static PyObject *found(struct client *self, share_buffer *b, struct stream strea
 	a = array_found(self, b, stream, on_gpu);
 	if (a)
 		a->ordinal = (int16_t)info.ordinal;
-	return (PyObject *)a;
+	if (a && !given && !array_move_to_current(a))
+		Py_CLEAR(a);
+	return a;
 }
 
 /* Returns whether a call failed because the stream, a framework's current one, is not one for host
@@ -197,13 +194,8 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	if (!args_spread(&s, args, n, kwnames, given))
 		return NULL;
 	name = arg_text(given[0]);
-	if (!name)
-		return NULL;
-	if (!mode_from(given[1], &mode))
-		return NULL;
-	if (given[4] && (ok = PyObject_IsTrue(given[4])) < 0)
-		return NULL;
-	if (!wait_begin(&w, given[2]) ||
+	if (!name || !mode_from(given[1], &mode) ||
+	    (given[4] && (ok = PyObject_IsTrue(given[4])) < 0) || !wait_begin(&w, given[2]) ||
 	    !stream_from(given[3], true, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
 	c = handle_enter(&self->handle);
@@ -217,9 +209,7 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	while (again == 0 && was_no_stream(r, given[3], &stream));
 	if (!handle_leave(&self->handle, r))
 		return NULL;
-	a = (struct array *)found(self, b, stream);
-	if (a && !given[3] && !array_move_to_current(a))
-		Py_CLEAR(a);
+	a = found(self, b, given[3], stream);
 	if (a)
 		a->readonly_ok = ok;
 	return (PyObject *)a;
@@ -241,12 +231,10 @@ static PyObject *import(PyObject *o, PyObject *args)
 	share_buffer *b;
 	share_client *c;
 	Py_ssize_t n;
-	struct array *a;
 	int mode, r;
 
-	if (!PyArg_ParseTuple(args, "y#i|O", &bytes, &n, &mode, &given))
-		return NULL;
-	if (!token_from(bytes, n, &token) ||
+	if (!PyArg_ParseTuple(args, "y#i|O", &bytes, &n, &mode, &given) ||
+	    !token_from(bytes, n, &token) ||
 	    !stream_from(given ? given : Py_None, true, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
 	/* Perhaps the token can be used only once: without a stream that cannot fail for the wrong
@@ -254,10 +242,7 @@ static PyObject *import(PyObject *o, PyObject *args)
 	CALL(&self->handle, c, r, share_import(c, &token, mode, stream.p, &b));
 	if (r < 0)
 		return NULL;
-	a = (struct array *)found(self, b, stream);
-	if (a && !given && !array_move_to_current(a))
-		Py_CLEAR(a);
-	return (PyObject *)a;
+	return (PyObject *)found(self, b, given, stream);
 }
 
 static PyObject *revoke_token(PyObject *o, PyObject *args)
@@ -269,9 +254,7 @@ static PyObject *revoke_token(PyObject *o, PyObject *args)
 	Py_ssize_t n;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "y#:_revoke", &bytes, &n))
-		return NULL;
-	if (!token_from(bytes, n, &token))
+	if (!PyArg_ParseTuple(args, "y#:_revoke", &bytes, &n) || !token_from(bytes, n, &token))
 		return NULL;
 	CALL(&self->handle, c, r, share_revoke(c, &token));
 	return none_if(r >= 0);
