@@ -17,33 +17,23 @@
 
 struct core core;
 
-static void replace(PyObject **place, PyObject *by)
-{
-	PyObject *old = *place;
-
-	*place = Py_NewRef(by);
-	Py_XDECREF(old);
-}
-
 PyDoc_STRVAR(set_up_doc,
 	     "_set_up(errors, closed, dtype_code, current_stream, frameworks, dumps, loads)\n--\n\n"
 	     "What the package knows: classes of errors by number, that of handles that were "
 	     "given up, functions,\nand the modules that current_stream() asks.");
 static PyObject *set_up(PyObject *module, PyObject *args)
 {
-	PyObject *errors, *closed, *dtype_code, *current_stream, *frameworks, *dumps, *loads;
+	static PyObject *all; /* has the references */
+	PyObject *before = all;
+	struct core c = core;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "O!OOOO!OO", &PyDict_Type, &errors, &closed, &dtype_code,
-			      &current_stream, &PyTuple_Type, &frameworks, &dumps, &loads))
+	if (!PyArg_ParseTuple(args, "O!OOOO!OO", &PyDict_Type, &c.errors, &c.closed, &c.dtype_code,
+			      &c.current_stream, &PyTuple_Type, &c.frameworks, &c.dumps, &c.loads))
 		return NULL;
-	replace(&core.errors, errors);
-	replace(&core.closed, closed);
-	replace(&core.dtype_code, dtype_code);
-	replace(&core.current_stream, current_stream);
-	replace(&core.frameworks, frameworks);
-	replace(&core.dumps, dumps);
-	replace(&core.loads, loads);
+	core = c;
+	all = Py_NewRef(args);
+	Py_XDECREF(before);
 	PyDict_Clear(core.dtype_codes);
 	Py_RETURN_NONE;
 }
