@@ -228,7 +228,7 @@ def test_reshape_view_transpose(pool):
     assert np.array_equal(np.asarray(a[:, 1:].view("int64")), x[:, 1:].view(np.int64))
     assert np.array_equal(np.asarray(a.as_strided((3, 2), (8, 2), "int16", 4)),
                           np.lib.stride_tricks.as_strided(x.reshape(-1)[2:], (3, 2), (8, 2)))
-    for wrong in [lambda: a.reshape(5), lambda: a.reshape(-1, -1), lambda: a.T.reshape(24),
+    for wrong in [lambda: a.reshape(5), lambda: a.reshape(-1, -1), lambda: a.T.reshape(24), lambda: pool.empty(0).reshape(0, 2**40, 2**40),
                   lambda: a.T.view("int64"), lambda: a.view("complex128").view("int64")[0].view("complex128").reshape(3),
                   lambda: a.transpose(0, 0, 1), lambda: a.transpose(0), lambda: a[0, 0, 0].view("int8"),
                   lambda: a.as_strided((100,), (2,), "int16", 0), lambda: a.as_strided((3,), (-2,), "int16", 0),

@@ -156,16 +156,6 @@ static bool resolve_unknown(const struct array *a, share_tensor *t)
 	return true;
 }
 
-static void c_order(share_tensor *t)
-{
-	int64_t stride = 1;
-
-	for (uint32_t i = t->ndim; i-- > 0;) {
-		t->strides[i] = stride;
-		stride *= t->shape[i] ? t->shape[i] : 1;
-	}
-}
-
 PyDoc_STRVAR(reshape_doc,
 	     "reshape(*shape)\n--\n\n"
 	     "A view of another shape with as many elements, of an Array that is "
@@ -175,11 +165,10 @@ static PyObject *reshape(PyObject *o, PyObject *args)
 	struct array *a = (struct array *)o;
 	share_tensor t = SHARE_TENSOR_INIT;
 	PyObject *shape = args;
-	int n;
+	int n, r;
 
 	if (PyTuple_Size(args) == 1)
 		shape = PyTuple_GetItem(args, 0);
-	t.dtype = a->t.dtype;
 	n = shape_from(shape, t.shape);
 	if (n < 0)
 		return NULL;
@@ -191,8 +180,8 @@ static PyObject *reshape(PyObject *o, PyObject *args)
 	}
 	if (!resolve_unknown(a, &t))
 		return NULL;
-	c_order(&t);
-	return (PyObject *)array_derive(a, &t);
+	r = share_tensor_init(&t, a->t.dtype, t.ndim, t.shape);
+	return r == 0 ? (PyObject *)array_derive(a, &t) : raise_error(r);
 }
 
 PyDoc_STRVAR(view_doc,
