@@ -21,13 +21,12 @@ PyDoc_STRVAR(set_up_doc,
 	     "_set_up(errors, closed, dtype_code, current_stream, frameworks, dumps, loads)\n--\n\n"
 	     "What the package knows: classes of errors by number, that of handles that were "
 	     "given up, functions,\nand the modules that current_stream() asks.");
-static PyObject *set_up(PyObject *module, PyObject *args)
+static PyObject *set_up(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	static PyObject *all; /* has the references */
 	PyObject *before = all;
 	struct core c = core;
 
-	(void)module;
 	if (!PyArg_ParseTuple(args, "O!OOOO!OO", &PyDict_Type, &c.errors, &c.closed, &c.dtype_code,
 			      &c.current_stream, &PyTuple_Type, &c.frameworks, &c.dumps, &c.loads))
 		return NULL;
@@ -41,11 +40,10 @@ static PyObject *set_up(PyObject *module, PyObject *args)
 PyDoc_STRVAR(dtype_code_doc,
 	     "dtype_code(name)\n--\n\n"
 	     "The library's number for a dtype by its name; 0: it does not know it.");
-static PyObject *dtype_code(PyObject *module, PyObject *name)
+static PyObject *dtype_code(PyObject *Py_UNUSED(module), PyObject *name)
 {
 	const char *text = arg_text(name);
 
-	(void)module;
 	return text ? PyLong_FromUnsignedLong(share_dtype_from_name(text)) : NULL;
 }
 

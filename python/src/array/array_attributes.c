@@ -17,25 +17,22 @@ PyObject *tuple_of(const int64_t *values, uint32_t n, int64_t factor)
 	return tuple;
 }
 
-static PyObject *get_shape(PyObject *o, void *ignored)
+static PyObject *get_shape(PyObject *o, void *Py_UNUSED(ignored))
 {
 	struct array *a = (struct array *)o;
 
-	(void)ignored;
 	return tuple_of(a->t.shape, a->t.ndim, 1);
 }
 
-static PyObject *get_strides(PyObject *o, void *ignored)
+static PyObject *get_strides(PyObject *o, void *Py_UNUSED(ignored))
 {
 	struct array *a = (struct array *)o;
 
-	(void)ignored;
 	return tuple_of(a->t.strides, a->t.ndim, dtype_size(a->t.dtype));
 }
 
-static PyObject *get_dtype(PyObject *o, void *ignored)
+static PyObject *get_dtype(PyObject *o, void *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return PyUnicode_InternFromString(share_dtype_name(((struct array *)o)->t.dtype));
 }
 
@@ -92,21 +89,19 @@ static PyObject *get_of_buffer(PyObject *o, void *which)
 	}
 }
 
-static PyObject *get_device(PyObject *o, void *ignored)
+static PyObject *get_device(PyObject *o, void *Py_UNUSED(ignored))
 {
 	struct array *a = (struct array *)o;
 
-	(void)ignored;
 	if (!a->on_gpu)
 		return PyUnicode_InternFromString("cpu");
 	return PyUnicode_FromFormat("cuda:%d", array_ordinal(a));
 }
 
-static int set_readonly_ok(PyObject *o, PyObject *value, void *ignored)
+static int set_readonly_ok(PyObject *o, PyObject *value, void *Py_UNUSED(ignored))
 {
 	int ok = value ? PyObject_IsTrue(value) : 0;
 
-	(void)ignored;
 	if (ok < 0)
 		return -1;
 	((struct array *)o)->readonly_ok = ok;

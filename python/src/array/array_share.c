@@ -124,7 +124,7 @@ static PyObject *set_metadata(PyObject *o, PyObject *json)
 	return none_if(array_leave(a, r));
 }
 
-static PyObject *get_metadata(PyObject *o, PyObject *ignored)
+static PyObject *get_metadata(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct array *a = (struct array *)o;
 	share_buffer *b = array_enter(a);
@@ -132,7 +132,6 @@ static PyObject *get_metadata(PyObject *o, PyObject *ignored)
 	char *json;
 	int r;
 
-	(void)ignored;
 	if (!b)
 		return NULL;
 	UNLOCKED(r = share_metadata_get(b, &json));
@@ -150,7 +149,7 @@ PyDoc_STRVAR(
     "raw_metadata()\n--\n\n"
     "The bytes of the buffer's metadata as somebody has set them, JSON or not; None: there are "
     "none.");
-static PyObject *raw_metadata(PyObject *o, PyObject *ignored)
+static PyObject *raw_metadata(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct array *a = (struct array *)o;
 	share_buffer *b = array_enter(a);
@@ -159,7 +158,6 @@ static PyObject *raw_metadata(PyObject *o, PyObject *ignored)
 	size_t size;
 	int r;
 
-	(void)ignored;
 	if (!b)
 		return NULL;
 	UNLOCKED(r = share_metadata_get_raw(b, &bytes, &size));
@@ -177,12 +175,11 @@ PyDoc_STRVAR(status_doc,
 	     "Whether the content of its buffer is good: True; False while its giver's work still "
 	     "runs. Does "
 	     "not wait. OwnerDiedError:\nthe giver died first, and the content means nothing.");
-static PyObject *status(PyObject *o, PyObject *ignored)
+static PyObject *status(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct array *a = (struct array *)o;
 	int r;
 
-	(void)ignored;
 	if (!array_is_usable(a))
 		return NULL;
 	r = share_buffer_status(a->b);
@@ -241,14 +238,13 @@ PyDoc_STRVAR(info_doc,
 	     "None for host memory), ordinal (of the\ndevice here, or -1), segment, ordered "
 	     "('nothing', 'stream' or 'host': how it came after the work of\nothers when it was "
 	     "acquired).");
-static PyObject *info(PyObject *o, PyObject *ignored)
+static PyObject *info(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	static const char *const ordered[] = {"nothing", "stream", "host"};
 	share_buffer_info i = SHARE_BUFFER_INFO_INIT;
 	struct array *a = (struct array *)o;
 	int r;
 
-	(void)ignored;
 	if (!array_is_usable(a))
 		return NULL;
 	r = share_buffer_get_info(a->b, &i);
@@ -269,7 +265,7 @@ PyDoc_STRVAR(
     "pointer (64 bytes, for\nmempool and legacy). Good as long as the Array. The fd leads to the "
     "whole "
     "segment, whichever part of it the Array\nis.");
-static PyObject *recipe(PyObject *o, PyObject *ignored)
+static PyObject *recipe(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	share_recipe got = SHARE_RECIPE_INIT;
 	struct array *a = (struct array *)o;
@@ -277,7 +273,6 @@ static PyObject *recipe(PyObject *o, PyObject *ignored)
 	PyObject *result;
 	int r;
 
-	(void)ignored;
 	if (!b)
 		return NULL;
 	UNLOCKED(r = share_get_recipe(b, &got));

@@ -45,9 +45,8 @@ bool array_wait(struct array *a, bool signals)
 	return array_leave(a, r);
 }
 
-static PyObject *wait_for_all(PyObject *o, PyObject *ignored)
+static PyObject *wait_for_all(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return none_if(array_wait((struct array *)o, true));
 }
 

@@ -22,14 +22,13 @@ static bool typestr_of(uint32_t dtype, char *out, size_t size)
 	return true;
 }
 
-PyObject *array_cuda_interface(PyObject *self, void *ignored)
+PyObject *array_cuda_interface(PyObject *self, void *Py_UNUSED(ignored))
 {
 	struct array *a = (struct array *)self;
 	PyObject *shape, *strides, *result = NULL;
 	struct stream stream;
 	char typestr[8];
 
-	(void)ignored;
 	if (!a->on_gpu) {
 		PyErr_SetString(PyExc_AttributeError, "this is host memory");
 		return NULL;

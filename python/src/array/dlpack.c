@@ -263,23 +263,21 @@ static void held_gone(PyObject *capsule)
 
 /* For a framework that is given an address: returns an object that the framework holds while it
  * uses the memory. */
-PyObject *array_lend(PyObject *self, PyObject *ignored)
+PyObject *array_lend(PyObject *self, PyObject *Py_UNUSED(ignored))
 {
 	struct dl_versioned *v = dlpack_lend((struct array *)self);
 	PyObject *capsule = v ? PyCapsule_New(v, HELD, held_gone) : NULL;
 
-	(void)ignored;
 	if (v && !capsule)
 		UNLOCKED(v->deleter(v));
 	return capsule;
 }
 
-PyObject *array_dlpack_device(PyObject *self, PyObject *ignored)
+PyObject *array_dlpack_device(PyObject *self, PyObject *Py_UNUSED(ignored))
 {
 	struct array *a = (struct array *)self;
 	struct dl_device device = device_of(a, a->on_gpu);
 
-	(void)ignored;
 	return Py_BuildValue("(ii)", device.type, device.id);
 }
 

@@ -78,13 +78,12 @@ uint32_t dtype_of_buffer(const Py_buffer *b, bool *swapped)
 	return 0;
 }
 
-PyObject *dtype_name_of_buffer(PyObject *module, PyObject *o)
+PyObject *dtype_name_of_buffer(PyObject *Py_UNUSED(module), PyObject *o)
 {
 	uint32_t dtype;
 	bool swapped;
 	Py_buffer b;
 
-	(void)module;
 	if (PyObject_GetBuffer(o, &b, PyBUF_FULL_RO) < 0)
 		return NULL;
 	dtype = dtype_of_buffer(&b, &swapped);

@@ -132,9 +132,8 @@ static void put_back(const struct listener *l)
 	PyErr_Clear();
 }
 
-PyObject *listeners_forget(PyObject *module, PyObject *nothing)
+PyObject *listeners_forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
-	(void)module, (void)nothing;
 	for (const struct listener *l = innermost; l; l = l->outer)
 		put_back(l);
 	for (; innermost; innermost = innermost->outer)

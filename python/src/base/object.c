@@ -51,29 +51,25 @@ void object_dealloc(PyObject *o)
 	Py_DECREF(type);
 }
 
-PyObject *object_close(PyObject *o, PyObject *ignored)
+PyObject *object_close(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	handle_close(&((struct object *)o)->handle);
 	Py_RETURN_NONE;
 }
 
-PyObject *object_get_closed(PyObject *o, void *ignored)
+PyObject *object_get_closed(PyObject *o, void *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return PyBool_FromLong(!handle_is_usable(&((struct object *)o)->handle));
 }
 
-static PyObject *enter(PyObject *o, PyObject *ignored)
+static PyObject *enter(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return Py_NewRef(o);
 }
 
 /* A class of the program's may have a close() of its own. */
-static PyObject *leave(PyObject *o, PyObject *ignored)
+static PyObject *leave(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return PyObject_CallMethod(o, "close", NULL);
 }
 

@@ -13,7 +13,7 @@ static void give_up(void *p)
 	share_channel_close(p);
 }
 
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	bool sends = type == core.producer;
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
@@ -25,7 +25,6 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	share_client *c;
 	int r, ok;
 
-	(void)kwargs;
 	if (!PyArg_ParseTuple(args, "O!sIIIIIIIIIIIIIIp", core.pool, &pool, &name, &options.mode,
 			      &options.when_full, &options.depth, &options.in_flight,
 			      &options.data_max, &options.producers, &options.consumers,
@@ -60,14 +59,13 @@ PyDoc_STRVAR(stats_doc,
 	     "What came of its messages, as a dictionary of counts: sent, received, "
 	     "acknowledged, dropped,\nredelivered, set_aside, rejected, left_behind, sleeps, "
 	     "in_flight, producers, consumers, waiting.");
-static PyObject *stats(PyObject *o, PyObject *ignored)
+static PyObject *stats(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	share_channel_stats s = SHARE_CHANNEL_STATS_INIT;
 	struct member *self = (struct member *)o;
 	share_channel *ch;
 	int r;
 
-	(void)ignored;
 	CALL(&self->handle, ch, r, share_channel_get_stats(ch, &s));
 	if (r < 0)
 		return NULL;
@@ -322,11 +320,10 @@ PyDoc_STRVAR(
     "In a queue: the next message that was delivered too often, each time to a consumer that "
     "died or left\nwith it, or rejected it; None: there is none. To be acknowledged like one that "
     "was received.");
-static PyObject *take_back(PyObject *o, PyObject *ignored)
+static PyObject *take_back(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	PyObject *zero = PyLong_FromLong(0), *m;
 
-	(void)ignored;
 	m = zero ? member_receive((struct member *)o, TAKEN_BACK, zero, Py_None) : NULL;
 	Py_XDECREF(zero);
 	if (m || !PyErr_ExceptionMatches(error_class(SHARE_EAGAIN)))

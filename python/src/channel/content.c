@@ -115,12 +115,11 @@ static struct array *array_of_message(struct message *m, share_buffer *b, const 
 	return a;
 }
 
-static PyObject *get_array(PyObject *o, void *ignored)
+static PyObject *get_array(PyObject *o, void *Py_UNUSED(ignored))
 {
 	share_tensor t = SHARE_TENSOR_INIT;
 	struct message *m = (struct message *)o;
 
-	(void)ignored;
 	if (m->array)
 		return Py_NewRef((PyObject *)m->array);
 	if (!message_is_usable(m))
@@ -230,22 +229,20 @@ static Py_ssize_t data_of(struct message *m, const char **out)
 	return (Py_ssize_t)size - m->header;
 }
 
-static PyObject *get_data(PyObject *o, void *ignored)
+static PyObject *get_data(PyObject *o, void *Py_UNUSED(ignored))
 {
 	const char *data;
 	Py_ssize_t n = data_of((struct message *)o, &data);
 
-	(void)ignored;
 	return PyBytes_FromStringAndSize(data, n);
 }
 
-static PyObject *get_meta(PyObject *o, void *ignored)
+static PyObject *get_meta(PyObject *o, void *Py_UNUSED(ignored))
 {
 	const char *data;
 	Py_ssize_t n = data_of((struct message *)o, &data);
 	PyObject *text, *meta;
 
-	(void)ignored;
 	if (n == 0)
 		Py_RETURN_NONE;
 	text = PyUnicode_DecodeUTF8(data, n, NULL);
@@ -256,11 +253,10 @@ static PyObject *get_meta(PyObject *o, void *ignored)
 	return meta;
 }
 
-static PyObject *get_closed(PyObject *o, void *ignored)
+static PyObject *get_closed(PyObject *o, void *Py_UNUSED(ignored))
 {
 	struct message *m = (struct message *)o;
 
-	(void)ignored;
 	return PyBool_FromLong(!m->m.channel || m->done);
 }
 

@@ -122,13 +122,12 @@ const char measure_doc[] =
     "alloc (with:\nbytes) and release; of a Producer: send (with: an Array); of a Consumer: a "
     "pair, "
     "recv with timeout 0,\nof which there have to be n, and ack.";
-PyObject *measure(PyObject *module, PyObject *args)
+PyObject *measure(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	PyObject *of, *with = Py_None, *seconds = NULL;
 	struct loop l = {.name = NULL};
 	unsigned int n;
 
-	(void)module;
 	if (!PyArg_ParseTuple(args, "OI|O", &of, &n, &with))
 		return NULL;
 	l.n = n;

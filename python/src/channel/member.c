@@ -44,26 +44,24 @@ PyMemberDef member_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-PyObject *member_fileno(PyObject *o, PyObject *ignored)
+PyObject *member_fileno(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct handle *h = &((struct object *)o)->handle;
 	bool of_service = PyObject_TypeCheck(o, core.caller) || PyObject_TypeCheck(o, core.worker);
 	void *p;
 	int r;
 
-	(void)ignored;
 	CALL(h, p, r, of_service ? share_service_get_fd(p) : share_channel_get_fd(p));
 	return r < 0 ? NULL : PyLong_FromLong(r);
 }
 
-PyObject *member_untell(PyObject *module, PyObject *o)
+PyObject *member_untell(PyObject *Py_UNUSED(module), PyObject *o)
 {
 	struct handle *h = &((struct object *)o)->handle;
 	bool sends = PyObject_TypeCheck(o, core.producer);
 	void *p;
 	int r;
 
-	(void)module;
 	if ((!sends && !PyObject_TypeCheck(o, core.caller)) || !handle_is_usable(h))
 		Py_RETURN_NONE;
 	CALL(h, p, r, sends ? share_untell(p) : share_untell_calls(p));

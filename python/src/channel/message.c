@@ -306,11 +306,10 @@ PyDoc_STRVAR(status_doc,
 	     "status()\n--\n\n"
 	     "Of a request to a service: None while somebody waits for the answer; CanceledError, "
 	     "OwnerDiedError.");
-static PyObject *status(PyObject *o, PyObject *ignored)
+static PyObject *status(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct message *m = (struct message *)o;
 
-	(void)ignored;
 	if (!message_is_usable(m))
 		return NULL;
 	return none_if(no_error(share_request_status(&m->m)));

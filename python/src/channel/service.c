@@ -29,7 +29,7 @@ static void give_up(void *p)
 	share_service_close(p);
 }
 
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	bool calls = type == core.caller;
 	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
@@ -41,7 +41,6 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	share_client *c;
 	int r, ok;
 
-	(void)kwargs;
 	if (!PyArg_ParseTuple(args, "O!sIIIIIIp", core.pool, &pool, &name, &options.depth,
 			      &options.callers, &options.workers, &options.deliveries,
 			      &options.buffers, &options.data_max, &ok))
@@ -275,11 +274,10 @@ static PyObject *finish_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	return finish((struct pending *)o, &w, given[1]);
 }
 
-static PyObject *cancel(PyObject *o, PyObject *ignored)
+static PyObject *cancel(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct pending *self = (struct pending *)o;
 
-	(void)ignored;
 	self->canceled = true;
 	if (self->users == 0)
 		cancel_now(self);
@@ -288,11 +286,10 @@ static PyObject *cancel(PyObject *o, PyObject *ignored)
 	Py_RETURN_NONE;
 }
 
-static PyObject *get_done(PyObject *o, void *ignored)
+static PyObject *get_done(PyObject *o, void *Py_UNUSED(ignored))
 {
 	struct pending *self = (struct pending *)o;
 
-	(void)ignored;
 	return PyBool_FromLong(!self->p || self->canceled);
 }
 

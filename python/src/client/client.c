@@ -69,11 +69,10 @@ PyDoc_STRVAR(close_doc,
 	     "Give the connection up. It ends when the last thing made from it is gone: "
 	     "memory in use stays.\nMay be called again.");
 
-static PyObject *get_address(PyObject *o, void *ignored)
+static PyObject *get_address(PyObject *o, void *Py_UNUSED(ignored))
 {
 	struct client *self = (struct client *)o;
 
-	(void)ignored;
 	if (!handle_is_open(&self->handle))
 		return handle_refuse(&self->handle);
 	return PyUnicode_DecodeFSDefault(share_address(self->handle.p));
@@ -93,18 +92,16 @@ PyDoc_STRVAR(fileno_doc,
 	     "fileno()\n--\n\n"
 	     "A descriptor that is readable when dispatch() has something to do. For "
 	     "event loops; not to be\nread or closed.");
-static PyObject *fileno_(PyObject *o, PyObject *ignored)
+static PyObject *fileno_(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return call(o, share_get_fd, true);
 }
 
 PyDoc_STRVAR(ping_doc,
 	     "ping()\n--\n\n"
 	     "One request and its reply: the broker is there, and has seen all before.");
-static PyObject *ping(PyObject *o, PyObject *ignored)
+static PyObject *ping(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return call(o, share_ping, false);
 }
 
@@ -112,12 +109,11 @@ PyDoc_STRVAR(ending_doc,
 	     "ending()\n--\n\n"
 	     "Whether the broker is about to end, and tells its clients before: then the seconds "
 	     "until it does at the latest, in which to release everything and to close; else 0.");
-static PyObject *ending(PyObject *o, PyObject *ignored)
+static PyObject *ending(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	PyObject *ms = call(o, share_ending, true);
 	double seconds;
 
-	(void)ignored;
 	if (!ms)
 		return NULL;
 	seconds = PyFloat_AsDouble(ms) / 1000;
@@ -129,9 +125,8 @@ PyDoc_STRVAR(dispatch_doc,
 	     "dispatch()\n--\n\n"
 	     "Handle what the broker sent unasked; never blocks. How many look-ups and "
 	     "watches it served.");
-static PyObject *dispatch(PyObject *o, PyObject *ignored)
+static PyObject *dispatch(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return call(o, dispatch_in_order, true);
 }
 
@@ -326,14 +321,13 @@ static PyObject *destroy_pool(PyObject *o, PyObject *name)
 PyDoc_STRVAR(stats_doc,
 	     "fence_stats()\n--\n\n"
 	     "What ordering has cost this client so far, as a dictionary of counts.");
-static PyObject *fence_stats(PyObject *o, PyObject *ignored)
+static PyObject *fence_stats(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct client *self = (struct client *)o;
 	share_fence_stats stats = SHARE_FENCE_STATS_INIT;
 	share_client *c;
 	int r;
 
-	(void)ignored;
 	CALL(&self->handle, c, r, share_fence_get_stats(c, &stats));
 	if (r < 0)
 		return NULL;

@@ -60,7 +60,7 @@ static PyObject *array_at(uint64_t at, share_tensor *t, PyObject *order)
 	return array;
 }
 
-PyObject *find_at(PyObject *module, PyObject *args)
+PyObject *find_at(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	PyObject *address, *dtype, *shape, *strides, *order = Py_None;
 	share_tensor t = SHARE_TENSOR_INIT;
@@ -68,7 +68,6 @@ PyObject *find_at(PyObject *module, PyObject *args)
 	uint32_t code;
 	int n, r;
 
-	(void)module;
 	if (!PyArg_ParseTuple(args, "OOOO|O:_array_at", &address, &dtype, &shape, &strides,
 			      &order) ||
 	    !arg_uint64(address, &at) || !dtype_from(dtype, &code))
@@ -116,13 +115,12 @@ static int describe(PyObject *thing, struct dl_tensor *out)
 	return out->ndim >= 0 && out->ndim <= SHARE_TENSOR_MAX_DIMS && out->dtype.lanes == 1;
 }
 
-PyObject *find_of(PyObject *module, PyObject *thing)
+PyObject *find_of(PyObject *Py_UNUSED(module), PyObject *thing)
 {
 	share_tensor t = SHARE_TENSOR_INIT;
 	struct dl_tensor lies;
 	int r = describe(thing, &lies);
 
-	(void)module;
 	if (r < 0)
 		return NULL;
 	if (r == 0 || share_tensor_init(&t, (uint32_t)lies.dtype.code << 8 | lies.dtype.bits,

@@ -14,7 +14,7 @@ static void give_up(void *p)
 	share_pool_close(p);
 }
 
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_pool_info info = SHARE_POOL_INFO_INIT;
@@ -32,7 +32,6 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 			      &alignment, &threshold, &options.access, &options.flags,
 			      &options.reuse, &prefault, &options.huge_pages, &options.numa))
 		return NULL;
-	(void)kwargs;
 	options.limit = limit;
 	options.segment_size = segment_size;
 	options.alignment = alignment;
@@ -228,7 +227,7 @@ PyDoc_STRVAR(info_doc,
 	     "or None for host\nmemory), limit, segment_size, alignment (bytes), readonly, "
 	     "manage, persistent, same_address,\nreuse ('gate', 'clean' or 'scrub'), reason "
 	     "(why it is of this kind). A forked child can read it.");
-static PyObject *get_info(PyObject *o, PyObject *ignored)
+static PyObject *get_info(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	static const char *const reuses[] = {"gate", "clean", "scrub"};
 	struct pool *self = (struct pool *)o;
@@ -236,7 +235,6 @@ static PyObject *get_info(PyObject *o, PyObject *ignored)
 	PyObject *result = NULL;
 	int r;
 
-	(void)ignored;
 	if (!handle_is_open(&self->handle))
 		return handle_refuse(&self->handle);
 	/* The GIL is held for all of this, so nobody gives the handle up meanwhile. */
@@ -265,13 +263,12 @@ PyDoc_STRVAR(stats_doc,
 	     "blocks these are, used_buffers and kept_buffers. To others, and in\n"
 	     "sharectl pools, all of it is used. Memory that another process has allocated is "
 	     "that process's.");
-static PyObject *stats(PyObject *o, PyObject *ignored)
+static PyObject *stats(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct pool *self = (struct pool *)o;
 	share_pool_info info = SHARE_POOL_INFO_INIT;
 	int r;
 
-	(void)ignored;
 	if (!handle_is_open(&self->handle))
 		return handle_refuse(&self->handle);
 	r = share_pool_get_info(self->handle.p, &info);
@@ -282,11 +279,10 @@ static PyObject *stats(PyObject *o, PyObject *ignored)
 			     "used_buffers", info.used_buffers, "kept_buffers", info.kept_buffers);
 }
 
-static PyObject *get_ordinal(PyObject *o, void *ignored)
+static PyObject *get_ordinal(PyObject *o, void *Py_UNUSED(ignored))
 {
 	struct pool *self = (struct pool *)o;
 
-	(void)ignored;
 	return PyLong_FromLong(ordinal_of(self));
 }
 

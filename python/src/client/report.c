@@ -84,27 +84,23 @@ static int list_objects(share_client *c, const void *what, struct filling *f)
 	return share_inspect(c, what, add_json, f);
 }
 
-static int list_changes(share_client *c, const void *nothing, struct filling *f)
+static int list_changes(share_client *c, const void *Py_UNUSED(nothing), struct filling *f)
 {
-	(void)nothing;
 	return share_reload(c, add_json, f);
 }
 
-PyObject *client_reload(PyObject *o, PyObject *ignored)
+PyObject *client_reload(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return fill(o, NULL, list_changes);
 }
 
-static int hand_over(share_client *c, const void *nothing, struct filling *f)
+static int hand_over(share_client *c, const void *Py_UNUSED(nothing), struct filling *f)
 {
-	(void)nothing;
 	return share_upgrade(c, add_json, f);
 }
 
-PyObject *client_upgrade(PyObject *o, PyObject *ignored)
+PyObject *client_upgrade(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return fill(o, NULL, hand_over);
 }
 

@@ -93,12 +93,11 @@ void share_torch_free(void *address, ssize_t size, int device, void *stream)
 
 /* _torch_has(address): whether torch has a block at that address. If so, torch keeps it for a later
  * tensor when its current one is gone. */
-PyObject *torch_has(PyObject *module, PyObject *address)
+PyObject *torch_has(PyObject *Py_UNUSED(module), PyObject *address)
 {
 	struct block *block;
 	uint64_t at;
 
-	(void)module;
 	if (!arg_uint64(address, &at))
 		return NULL;
 	pthread_mutex_lock(&lock);
@@ -111,14 +110,13 @@ PyObject *torch_has(PyObject *module, PyObject *address)
 
 /* _torch_pool(device, pool): sets the pool from which torch allocates on that device. It cannot be
  * changed later, because torch may allocate as long as the process lives. */
-PyObject *torch_pool(PyObject *module, PyObject *args)
+PyObject *torch_pool(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	struct pool *pool;
 	share_client *c;
 	share_pool *p;
 	int device;
 
-	(void)module;
 	if (!PyArg_ParseTuple(args, "iO!:_torch_pool", &device, core.pool, &pool))
 		return NULL;
 	if (device < 0 || device >= DEVICES) {

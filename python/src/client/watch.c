@@ -205,9 +205,8 @@ static void dealloc(PyObject *o)
 	object_dealloc(o);
 }
 
-static PyObject *fileno_(PyObject *o, PyObject *ignored)
+static PyObject *fileno_(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
-	(void)ignored;
 	return PyLong_FromLong(((struct watching *)o)->box->fd);
 }
 
@@ -247,7 +246,7 @@ static struct letter *wait_for_letter(struct watching *self, PyObject *timeout)
 /* ------------------------------------------------------------------------------------------- */
 /* Names                                                                                       */
 
-static PyObject *create_watch(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *create_watch(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	struct client *client;
 	struct watching *self;
@@ -255,7 +254,6 @@ static PyObject *create_watch(PyTypeObject *type, PyObject *args, PyObject *kwar
 	share_watch *w;
 	int r;
 
-	(void)kwargs;
 	if (!PyArg_ParseTuple(args, "O!s:Watch", core.client, &client, &prefix))
 		return NULL;
 	self = make(type, client);
@@ -289,7 +287,7 @@ static PyObject *next_change(PyObject *o, PyObject *timeout)
 
 /* Operation(client, name, mode, timeout in ms, stream, readonly_ok), or Operation(client,
  * array). */
-static PyObject *create_operation(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *create_operation(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	PyObject *what, *given = Py_None;
 	int mode = SHARE_RDONLY, timeout_ms = -1, ok = 0, r;
@@ -300,7 +298,6 @@ static PyObject *create_operation(PyTypeObject *type, PyObject *args, PyObject *
 	const char *name = NULL;
 	share_buffer *b = NULL;
 
-	(void)kwargs;
 	if (!PyArg_ParseTuple(args, "O!O|iiOp:Operation", core.client, &client, &what, &mode,
 			      &timeout_ms, &given, &ok) ||
 	    !stream_from(given, true, -1, (struct stream){NULL, NULL}, &stream))

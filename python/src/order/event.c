@@ -12,7 +12,7 @@ static void give_up(void *p)
 
 /* Event(client, device, name, open, token): creates an event, or opens one by its name (open) or by
  * its token. */
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	share_event_options options = SHARE_EVENT_OPTIONS_INIT;
 	const char *open = NULL, *bytes = NULL;
@@ -23,7 +23,6 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	Py_ssize_t n = 0;
 	int r;
 
-	(void)kwargs;
 	if (!PyArg_ParseTuple(args, "O!zzzz#:Event", core.client, &client, &options.device,
 			      &options.name, &open, &bytes, &n))
 		return NULL;
@@ -71,14 +70,13 @@ static PyObject *wait_(PyObject *o, PyObject *stream)
 PyDoc_STRVAR(export_doc,
 	     "export()\n--\n\n"
 	     "Its token, for Client.event(token=…) of any user; good as long as the event.");
-static PyObject *export(PyObject *o, PyObject *ignored)
+static PyObject *export(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct object *self = (struct object *)o;
 	share_event *e;
 	share_token token;
 	int r;
 
-	(void)ignored;
 	CALL(&self->handle, e, r, share_event_export(e, &token));
 	if (r < 0)
 		return NULL;

@@ -38,11 +38,10 @@ static void dealloc(PyObject *o)
 	Py_DECREF(type);
 }
 
-static PyObject *reduce(PyObject *o, PyObject *ignored)
+static PyObject *reduce(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	const share_fence *f = &((struct fence *)o)->fence;
 
-	(void)ignored;
 	return Py_BuildValue("O(KK)", core.fence, (unsigned long long)f->timeline,
 			     (unsigned long long)f->value);
 }
@@ -93,7 +92,7 @@ static bool parts(PyObject *args, struct client **client, struct fence **fence, 
 	return PyArg_ParseTuple(args, "O!O!|O", core.client, client, core.fence, fence, last);
 }
 
-PyObject *fence_record(PyObject *module, PyObject *args)
+PyObject *fence_record(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	struct client *client;
 	PyObject *given = NULL;
@@ -102,7 +101,6 @@ PyObject *fence_record(PyObject *module, PyObject *args)
 	share_client *c;
 	int r, ordinal;
 
-	(void)module;
 	if (!PyArg_ParseTuple(args, "O!|O", core.client, &client, &given) ||
 	    !stream_from(given, true, -1, (struct stream){NULL, NULL}, &stream))
 		return NULL;
@@ -157,19 +155,17 @@ static PyObject *wait_for_fence(PyObject *args, bool on_stream)
 	return none_if(handle_leave(&client->handle, r));
 }
 
-PyObject *fence_wait(PyObject *module, PyObject *args)
+PyObject *fence_wait(PyObject *Py_UNUSED(module), PyObject *args)
 {
-	(void)module;
 	return wait_for_fence(args, true);
 }
 
-PyObject *fence_synchronize(PyObject *module, PyObject *args)
+PyObject *fence_synchronize(PyObject *Py_UNUSED(module), PyObject *args)
 {
-	(void)module;
 	return wait_for_fence(args, false);
 }
 
-PyObject *fence_query(PyObject *module, PyObject *args)
+PyObject *fence_query(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	struct client *client;
 	struct fence *fence;
@@ -177,7 +173,6 @@ PyObject *fence_query(PyObject *module, PyObject *args)
 	share_client *c;
 	int r;
 
-	(void)module;
 	if (!parts(args, &client, &fence, &last))
 		return NULL;
 	c = handle_enter(&client->handle);

@@ -191,11 +191,10 @@ struct dropped {
 
 static struct dropped *dropped;
 
-static int drop_all(void *ignored)
+static int drop_all(void *Py_UNUSED(ignored))
 {
 	struct dropped *all = __atomic_exchange_n(&dropped, NULL, __ATOMIC_ACQUIRE), *next;
 
-	(void)ignored;
 	for (; all; all = next) {
 		next = all->next;
 		Py_DECREF(all->owner);
