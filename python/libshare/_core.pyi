@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The types in C, with what the package adds to them in Python. tests/python/stub_docs.py takes the descriptions from their docstrings.
+# The types in C, with what the package adds to them in Python. What is said here of the former is what
+# help() says of them (describe.py); of the latter, tests/python/stub_docs.py takes it from their docstrings.
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
@@ -41,32 +42,15 @@ class Change(NamedTuple):
 class _Closes:
     @property
     def closed(self) -> bool:
-        """Client, Pool, HostStream, Event, Producer, Consumer, Worker, Caller: Whether it was closed.
-
-        Watch: Whether it was closed, or is over."""
-    def close(self) -> None:
-        """Client: Give the connection up. It ends when the last thing made from it is gone: memory in use stays.
-        May be called again.
-
-        Pool: Give the handle up; what was made in the pool stays. May be called again.
-
-        HostStream: Wait for what is enqueued, and end the thread. May be called again.
-
-        Event: Give the handle up. Work that was enqueued goes on. May be called again.
-
-        Watch: End the watch. May be called again.
-
-        Producer: Leave the channel. What was sent can still be received by consumers that were there, and in
-        a queue by others; flush() first where others of a broadcast matter. May be called again.
-
-        Consumer: Receive no more; messages that were received stay until they are acknowledged. May be called again.
-
-        Worker, Caller: Leave the service, once calls are over and requests answered. May be called again."""
+        """Whether it was closed."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None: ...
 
 class Client(_Closes):
     """A connection to a broker: see libshare.connect()."""
+    def close(self) -> None:
+        """Give the connection up. It ends when the last thing made from it is gone: memory in use stays.
+        May be called again."""
     @property
     def address(self) -> str:
         """Path of the broker's socket. It can be read in a forked child, which connects to it."""
@@ -227,6 +211,8 @@ class Client(_Closes):
 
 class Pool(_Closes):
     """A pool of memory: see Client.pool()."""
+    def close(self) -> None:
+        """Give the handle up; what was made in the pool stays. May be called again."""
     @property
     def client(self) -> Client:
         """The client that it was opened with."""
@@ -590,7 +576,7 @@ class Array(Buffer):
         (bytes; Array.offset is to be added), kind, device (UUID, or None for host memory), ordinal (of the
         device here, or -1), segment, ordered ('nothing', 'stream' or 'host': how it came after the work of
         others when it was acquired)."""
-    def reclaim(self, timeout: float | None = 0, *, stream: Stream = ...) -> bool:
+    def reclaim(self, timeout: float | None = 0, stream: Stream = ...) -> bool:
         """Whether this process is the only one that has the buffer, with no name, token or message that leads
         to it; waits so many seconds for that (None: without limit). Work enqueued on the stream afterwards then
         comes after all that others did with the memory, so it can be used again."""
@@ -613,6 +599,8 @@ class Array(Buffer):
 class HostStream(_Closes):
     """A FIFO of functions that a thread of the library's runs. To host memory it is what a CUDA
     stream is to memory of a GPU."""
+    def close(self) -> None:
+        """Wait for what is enqueued, and end the thread. May be called again."""
     def __init__(self, client: Client) -> None: ...
     def launch(self, function: Callable[[], object], /) -> None:
         """Have function() called by the stream's thread, after all that was enqueued before. Returns at
@@ -645,6 +633,8 @@ class Fence:
 
 class Event(_Closes):
     """An interprocess event of CUDA: see Client.event()."""
+    def close(self) -> None:
+        """Give the handle up. Work that was enqueued goes on. May be called again."""
     @property
     def handle(self) -> bytes:
         """64 bytes: a CUipcEventHandle."""
@@ -665,6 +655,11 @@ class Event(_Closes):
 
 class Watch(_Closes):
     """Changes of names: see Client.watch()."""
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or is over."""
+    def close(self) -> None:
+        """End the watch. May be called again."""
     @property
     def client(self) -> Client:
         """The client that it came from."""
@@ -699,6 +694,9 @@ class Operation(Awaitable[Array]):
 
 class Producer(_Closes):
     """Sends into a channel: see Pool.producer()."""
+    def close(self) -> None:
+        """Leave the channel. What was sent can still be received by consumers that were there, and in
+        a queue by others; flush() first where others of a broadcast matter. May be called again."""
     @property
     def client(self) -> Client:
         """The client that it was opened with."""
@@ -768,22 +766,6 @@ class _Receives(_Closes):
     @property
     def client(self) -> Client:
         """The client that it was opened with."""
-    def fileno(self) -> int:
-        """Consumer: A descriptor that is readable when there may be something to receive, or room to send. Once it was
-        asked for, receive (or send) with timeout 0 until NotReadyError before each wait. Not to be read or closed.
-
-        Worker: A descriptor that is readable when there may be a request, or an answer. Ask with timeout 0 before
-        each wait. Not to be read or closed."""
-    def recv(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message:
-        """Consumer: The next Message. Work enqueued on the stream afterwards comes after what its producer enqueued before
-        sending; with host memory and no HostStream the call waits for that.
-
-        NotReadyError (timeout 0), TimedOutError: there is none. PeerGoneError: the last producer has closed the channel.
-        OwnerDiedError: it has died; or, with a `message`, that one's producer died before its work was done. Each is
-        said once; the next call waits for a new producer. StaleError: this consumer was left behind.
-
-        Worker: The next request, a Message to be answered by reply(). As Consumer.recv(); PeerGoneError: all callers have
-        left or died."""
     async def recv_async(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message:
         """As recv(), for asyncio."""
     def messages(self, *, stream: Stream = ...) -> Iterator[Message]:
@@ -797,12 +779,32 @@ class _Receives(_Closes):
 
 class Consumer(_Receives):
     """Receives from a channel: see Pool.consumer()."""
+    def close(self) -> None:
+        """Receive no more; messages that were received stay until they are acknowledged. May be called again."""
+    def fileno(self) -> int:
+        """A descriptor that is readable when there may be something to receive, or room to send. Once it was
+        asked for, receive (or send) with timeout 0 until NotReadyError before each wait. Not to be read or closed."""
+    def recv(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message:
+        """The next Message. Work enqueued on the stream afterwards comes after what its producer enqueued before
+        sending; with host memory and no HostStream the call waits for that.
+
+        NotReadyError (timeout 0), TimedOutError: there is none. PeerGoneError: the last producer has closed the channel.
+        OwnerDiedError: it has died; or, with a `message`, that one's producer died before its work was done. Each is
+        said once; the next call waits for a new producer. StaleError: this consumer was left behind."""
     def stats(self) -> dict[str, int]:
         """What came of its messages, as a dictionary of counts: sent, received, acknowledged, dropped,
         redelivered, set_aside, rejected, left_behind, sleeps, in_flight, producers, consumers, waiting."""
 
 class Worker(_Receives):
     """Answers for a service: see Client.worker()."""
+    def close(self) -> None:
+        """Leave the service, once calls are over and requests answered. May be called again."""
+    def fileno(self) -> int:
+        """A descriptor that is readable when there may be a request, or an answer. Ask with timeout 0 before
+        each wait. Not to be read or closed."""
+    def recv(self, timeout: Timeout = None, *, stream: Stream = ...) -> Message:
+        """The next request, a Message to be answered by reply(). As Consumer.recv(); PeerGoneError: all callers have
+        left or died."""
 
 class Message:
     """A message, received: a loan until it is acknowledged."""
@@ -862,6 +864,8 @@ class Message:
 
 class Caller(_Closes):
     """Asks a service: see Client.service()."""
+    def close(self) -> None:
+        """Leave the service, once calls are over and requests answered. May be called again."""
     @property
     def client(self) -> Client:
         """The client that it was opened with."""

@@ -17,10 +17,9 @@
 
 struct core core;
 
-PyDoc_STRVAR(set_up_doc,
-	     "_set_up(errors, closed, dtype_code, current_stream, frameworks, dumps, loads)\n--\n\n"
-	     "What the package knows: classes of errors by number, that of handles that were "
-	     "given up, functions,\nand the modules that current_stream() asks.");
+/* _set_up(errors, closed, dtype_code, current_stream, frameworks, dumps, loads): what the package
+ * knows. Classes of errors by number, that of handles that were given up, functions, and the
+ * modules that current_stream() asks. */
 static PyObject *set_up(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	static PyObject *all; /* has the references */
@@ -37,9 +36,6 @@ static PyObject *set_up(PyObject *Py_UNUSED(module), PyObject *args)
 	Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(dtype_code_doc,
-	     "dtype_code(name)\n--\n\n"
-	     "The library's number for a dtype by its name; 0: it does not know it.");
 static PyObject *dtype_code(PyObject *Py_UNUSED(module), PyObject *name)
 {
 	const char *text = arg_text(name);
@@ -73,8 +69,8 @@ PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void)
 {
 	static PyMethodDef functions[] = {
-	    {"_set_up", set_up, METH_VARARGS, set_up_doc},
-	    {"dtype_code", dtype_code, METH_O, dtype_code_doc},
+	    {"_set_up", set_up, METH_VARARGS, NULL},
+	    {"dtype_code", dtype_code, METH_O, DOC_DTYPE_CODE},
 	    {"_dtype_of", dtype_name_of_buffer, METH_O, NULL},
 	    {"_fence_record", fence_record, METH_VARARGS, NULL},
 	    {"_fence_wait", fence_wait, METH_VARARGS, NULL},
@@ -86,7 +82,7 @@ PyMODINIT_FUNC PyInit__core(void)
 	    {"_untell", member_untell, METH_O, NULL},
 	    {"_torch_pool", torch_pool, METH_VARARGS, NULL},
 	    {"_torch_has", torch_has, METH_O, NULL},
-	    {"_measure", measure, METH_VARARGS, measure_doc},
+	    {"_measure", measure, METH_VARARGS, NULL},
 	    {NULL, NULL, 0, NULL},
 	};
 	static struct PyModuleDef definition = {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Puts what help() says into this tree's stub, for editors, which show that of a stub only. With the package on the path:
+"""Puts what help() says of methods in Python into this tree's stub, for editors, which show that of a stub only. With the
+package on the path, as it was built of this stub (help() of what is in C comes from there):
 
     python tests/python/stub_docs.py
 """
@@ -19,25 +20,19 @@ def _doc(thing):
     return inspect.cleandoc(getattr(thing, "__doc__", None) or "")
 
 
-def _derived(classes, base):
+def _derived(classes, base, name):
     """The classes of the package that have a member by a class that is only the stub's."""
     for node in classes.values():
         if any(isinstance(b, ast.Name) and b.id == base for b in node.bases):
-            if hasattr(_core, node.name):
-                yield node.name
-            yield from _derived(classes, node.name)
+            if all(getattr(item, "name", None) != name for item in node.body):
+                yield from [node.name] if hasattr(_core, node.name) else _derived(classes, node.name, name)
 
 
 def _of(classes, of, name):
-    """What is said of a member of a class. Where classes say several things of it, each with its class."""
-    if hasattr(_core, of):
-        return _doc(inspect.getattr_static(getattr(_core, of), name, None))
-    said = {}
-    for derived in _derived(classes, of):
-        said.setdefault(_doc(inspect.getattr_static(getattr(_core, derived), name, None)), []).append(derived)
-    if len(said) == 1:
-        return next(iter(said))
-    return "\n\n".join(f"{', '.join(names)}: {doc}" for doc, names in said.items())
+    """What is said of a member of a class; of one that is only the stub's, all classes say the same."""
+    having = [of] if hasattr(_core, of) else _derived(classes, of, name)
+    said, = {_doc(inspect.getattr_static(getattr(_core, one), name, None)) for one in having}
+    return said
 
 
 def _lines(doc, indent):

@@ -231,13 +231,6 @@ bool array_record(struct array *a, struct stream stream)
 	return false;
 }
 
-PyDoc_STRVAR(
-    release_doc,
-    "release(stream=...)\n--\n\n"
-    "Give the Array up: work enqueued before on the stream, on the one it was acquired on, and "
-    "on those\nof record_stream() may go on using the memory; nobody else's touches it before "
-    "that is done. Views,\nand what it was exported to, keep the memory. May be called again; "
-    "the destructor does the same.");
 static PyObject *release(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"release", {"stream", NULL}, 0, 1, {NULL}};
@@ -265,10 +258,6 @@ static PyObject *release(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(record_doc,
-	     "record_stream(stream)\n--\n\n"
-	     "The memory is in use on that stream as well: it is given up behind what is on "
-	     "it by then.");
 static PyObject *record_stream(PyObject *o, PyObject *given)
 {
 	struct array *a = (struct array *)o;
@@ -460,8 +449,8 @@ static Py_ssize_t length(PyObject *o)
 bool array_ready(PyObject *module)
 {
 	static PyMethodDef methods[64] = {
-	    {"release", METHOD(release), METH_FASTCALL | METH_KEYWORDS, release_doc},
-	    {"record_stream", record_stream, METH_O, record_doc},
+	    {"release", METHOD(release), METH_FASTCALL | METH_KEYWORDS, DOC_ARRAY_RELEASE},
+	    {"record_stream", record_stream, METH_O, DOC_ARRAY_RECORD_STREAM},
 	    {"__dlpack__", METHOD(array_dlpack), METH_FASTCALL | METH_KEYWORDS,
 	     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
 	     "For from_dlpack() of any framework, whose stream is made to wait for the array."},
@@ -475,14 +464,12 @@ bool array_ready(PyObject *module)
 	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
 		for (PyMethodDef *m = more[i]; m->ml_name; m++)
 			methods[n++] = *m;
-	core.array = TYPE(
-	    module, NULL, "Array", struct array, Py_TPFLAGS_DISALLOW_INSTANTIATION,
-	    DOC("Memory in a pool, and how to read it. Keeps the memory alive, as do all views "
-		"and exports.\n\nMade by Pool.empty() and the like, Client.lookup(), messages."),
-	    SLOT(Py_tp_dealloc, dealloc), SLOT(Py_mp_subscript, array_subscript),
-	    SLOT(Py_mp_length, length), SLOT(Py_bf_getbuffer, array_get_buffer),
-	    SLOT(Py_bf_releasebuffer, array_release_buffer), {Py_tp_methods, methods},
-	    {Py_tp_members, array_members}, {Py_tp_getset, array_getters});
+	core.array = TYPE(module, NULL, "Array", struct array, Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			  DOC(DOC_ARRAY), SLOT(Py_tp_dealloc, dealloc),
+			  SLOT(Py_mp_subscript, array_subscript), SLOT(Py_mp_length, length),
+			  SLOT(Py_bf_getbuffer, array_get_buffer),
+			  SLOT(Py_bf_releasebuffer, array_release_buffer), {Py_tp_methods, methods},
+			  {Py_tp_members, array_members}, {Py_tp_getset, array_getters});
 	return core.array && exchange_make() &&
 	       PyObject_SetAttrString((PyObject *)core.array, "__dlpack_c_exchange_api__",
 				      core.exchange) == 0;

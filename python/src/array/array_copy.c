@@ -138,10 +138,6 @@ static share_buffer *enter_piece(struct array *a, uint64_t *offset, uint64_t *si
 	return b;
 }
 
-PyDoc_STRVAR(tobytes_doc,
-	     "tobytes(stream=...)\n--\n\n"
-	     "Its bytes, of memory of every kind, copied behind what is enqueued on the stream; "
-	     "waits for it.");
 static PyObject *tobytes(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"tobytes", {"stream", NULL}, 0, 1, {NULL}};
@@ -218,12 +214,6 @@ static bool is_all_bytes(PyObject *source)
 	return false;
 }
 
-PyDoc_STRVAR(
-    fill_doc,
-    "copy_from(source, stream=...)\n--\n\n"
-    "Copies what has the buffer protocol, and as many bytes, into memory of every kind, behind "
-    "what is\nenqueued on the stream; waits for it. The source is of the same dtype and "
-    "shape, or bytes\nin a row: nothing is converted.");
 /* Returns whether the source has the array's shape, and sets ValueError if not. A row of bytes has
  * no shape of its own, so it is taken as it is. */
 static bool is_of_same_shape(const struct array *a, const Py_buffer *source)
@@ -292,9 +282,6 @@ static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	return none_if(!PyErr_Occurred());
 }
 
-PyDoc_STRVAR(zero_doc,
-	     "fill_zero(stream=...)\n--\n\n"
-	     "Zeros in all of it, of memory of every kind; waits for it.");
 static PyObject *fill_zero(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"fill_zero", {"stream", NULL}, 0, 1, {NULL}};
@@ -322,8 +309,8 @@ static PyObject *fill_zero(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 }
 
 PyMethodDef array_copy_methods[] = {
-    {"tobytes", METHOD(tobytes), METH_FASTCALL | METH_KEYWORDS, tobytes_doc},
-    {"copy_from", METHOD(copy_from), METH_FASTCALL | METH_KEYWORDS, fill_doc},
-    {"fill_zero", METHOD(fill_zero), METH_FASTCALL | METH_KEYWORDS, zero_doc},
+    {"tobytes", METHOD(tobytes), METH_FASTCALL | METH_KEYWORDS, DOC_ARRAY_TOBYTES},
+    {"copy_from", METHOD(copy_from), METH_FASTCALL | METH_KEYWORDS, DOC_ARRAY_COPY_FROM},
+    {"fill_zero", METHOD(fill_zero), METH_FASTCALL | METH_KEYWORDS, DOC_ARRAY_FILL_ZERO},
     {NULL, NULL, 0, NULL},
 };

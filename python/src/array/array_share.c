@@ -7,17 +7,6 @@
 
 #include "python/src/array/inside.h"
 
-PyDoc_STRVAR(
-    publish_doc,
-    "publish(name, *, stream=..., persistent=False, exclusive=False, mode='rw', "
-    "expected_version=0)\n--\n\n"
-    "Make the name lead to this Array, with its dtype, shape, strides and offset, atomically "
-    "in place of\nwhat it led to. Who looks it up is ordered after what was enqueued on the "
-    "stream before. The name has a\nreference of its own, and goes when this process ends "
-    "unless persistent. Returns its version, larger than\nall earlier ones.\n\n"
-    "The right to a view is the right to its whole buffer.\n\n"
-    "mode: at most this for those who look it up. exclusive: FileExistsError rather than "
-    "replace.\nexpected_version: BusyError unless that is what is replaced.");
 static PyObject *publish(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -55,14 +44,6 @@ static PyObject *publish(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	return array_leave(a, r) ? PyLong_FromUnsignedLongLong(version) : NULL;
 }
 
-PyDoc_STRVAR(
-    export_doc,
-    "export(*, stream=..., mode='r', uses=1, timeout=None)\n--\n\n"
-    "A token of 32 bytes: the right to import this Array, with its dtype, shape, strides and "
-    "offset. It\nhas a reference of its own, and ends after so many uses (0: never), after "
-    "timeout seconds (None: never),\nwith Client.revoke(), or with this process. Send it over "
-    "what is private. "
-    "The right to a view is the right to its whole buffer.");
 static PyObject *export(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -144,11 +125,6 @@ static PyObject *get_metadata(PyObject *o, PyObject *Py_UNUSED(ignored))
 	return text;
 }
 
-PyDoc_STRVAR(
-    raw_metadata_doc,
-    "raw_metadata()\n--\n\n"
-    "The bytes of the buffer's metadata as somebody has set them, JSON or not; None: there are "
-    "none.");
 static PyObject *raw_metadata(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct array *a = (struct array *)o;
@@ -170,11 +146,6 @@ static PyObject *raw_metadata(PyObject *o, PyObject *Py_UNUSED(ignored))
 	return copy;
 }
 
-PyDoc_STRVAR(status_doc,
-	     "status()\n--\n\n"
-	     "Whether the content of its buffer is good: True; False while its giver's work still "
-	     "runs. Does "
-	     "not wait. OwnerDiedError:\nthe giver died first, and the content means nothing.");
 static PyObject *status(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct array *a = (struct array *)o;
@@ -190,13 +161,6 @@ static PyObject *status(PyObject *o, PyObject *Py_UNUSED(ignored))
 	Py_RETURN_TRUE;
 }
 
-PyDoc_STRVAR(
-    reclaim_doc,
-    "reclaim(timeout=0, stream=...)\n--\n\n"
-    "Whether this process is the only one that has the buffer, with no name, token or message "
-    "that leads\nto it; waits so many seconds for that (None: without limit). Work enqueued on the "
-    "stream afterwards then\ncomes after all that others did with the memory, so it can be used "
-    "again.");
 static PyObject *reclaim(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"reclaim", {"timeout", "stream", NULL}, 0, 2, {NULL}};
@@ -231,13 +195,6 @@ static PyObject *reclaim(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	return PyBool_FromLong(!others);
 }
 
-PyDoc_STRVAR(info_doc,
-	     "info()\n--\n\n"
-	     "Where its whole buffer lies, also for a view of a part, as a dictionary: size, "
-	     "segment_size, offset\n(bytes; Array.offset is to be added), kind, device (UUID, or "
-	     "None for host memory), ordinal (of the\ndevice here, or -1), segment, ordered "
-	     "('nothing', 'stream' or 'host': how it came after the work of\nothers when it was "
-	     "acquired).");
 static PyObject *info(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	static const char *const ordered[] = {"nothing", "stream", "host"};
@@ -257,14 +214,6 @@ static PyObject *info(PyObject *o, PyObject *Py_UNUSED(ignored))
 	    (unsigned long long)i.offset, "ordered", i.ordered < 3 ? ordered[i.ordered] : NULL);
 }
 
-PyDoc_STRVAR(
-    recipe_doc,
-    "recipe()\n--\n\n"
-    "How to reach the Array's first element without this library, as a dictionary: kind, fd "
-    "(the caller's,\nto be closed), readonly, segment_size, offset (bytes), device (UUID or ''), "
-    "pointer (64 bytes, for\nmempool and legacy). Good as long as the Array. The fd leads to the "
-    "whole "
-    "segment, whichever part of it the Array\nis.");
 static PyObject *recipe(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	share_recipe got = SHARE_RECIPE_INIT;
@@ -296,14 +245,14 @@ PyMethodDef array_share_methods[] = {
      "without nulls, in\n"
      "place. Waits for the work on it. TypeError: Arrow has no such dtype. ValueError: it is not "
      "flat."},
-    {"publish", METHOD(publish), METH_FASTCALL | METH_KEYWORDS, publish_doc},
-    {"export", METHOD(export), METH_FASTCALL | METH_KEYWORDS, export_doc},
+    {"publish", METHOD(publish), METH_FASTCALL | METH_KEYWORDS, DOC_ARRAY_PUBLISH},
+    {"export", METHOD(export), METH_FASTCALL | METH_KEYWORDS, DOC_ARRAY_EXPORT},
     {"_set_metadata", set_metadata, METH_O, NULL},
     {"_get_metadata", get_metadata, METH_NOARGS, NULL},
-    {"raw_metadata", raw_metadata, METH_NOARGS, raw_metadata_doc},
-    {"status", status, METH_NOARGS, status_doc},
-    {"reclaim", METHOD(reclaim), METH_FASTCALL | METH_KEYWORDS, reclaim_doc},
-    {"info", info, METH_NOARGS, info_doc},
-    {"recipe", recipe, METH_NOARGS, recipe_doc},
+    {"raw_metadata", raw_metadata, METH_NOARGS, DOC_ARRAY_RAW_METADATA},
+    {"status", status, METH_NOARGS, DOC_ARRAY_STATUS},
+    {"reclaim", METHOD(reclaim), METH_FASTCALL | METH_KEYWORDS, DOC_ARRAY_RECLAIM},
+    {"info", info, METH_NOARGS, DOC_ARRAY_INFO},
+    {"recipe", recipe, METH_NOARGS, DOC_ARRAY_RECIPE},
     {NULL, NULL, 0, NULL},
 };

@@ -156,10 +156,6 @@ static bool resolve_unknown(const struct array *a, share_tensor *t)
 	return true;
 }
 
-PyDoc_STRVAR(reshape_doc,
-	     "reshape(*shape)\n--\n\n"
-	     "A view of another shape with as many elements, of an Array that is "
-	     "contiguous; one dimension may\nbe -1. ValueError.");
 static PyObject *reshape(PyObject *o, PyObject *args)
 {
 	struct array *a = (struct array *)o;
@@ -184,10 +180,6 @@ static PyObject *reshape(PyObject *o, PyObject *args)
 	return r == 0 ? (PyObject *)array_derive(a, &t) : raise_error(r);
 }
 
-PyDoc_STRVAR(view_doc,
-	     "view(dtype)\n--\n\n"
-	     "The same bytes as elements of another dtype; the last dimension, which has to "
-	     "be contiguous, gets\nlonger or shorter. ValueError.");
 static PyObject *view(PyObject *o, PyObject *dtype)
 {
 	struct array *a = (struct array *)o;
@@ -227,9 +219,6 @@ static PyObject *view(PyObject *o, PyObject *dtype)
 	return (PyObject *)array_derive(a, &t);
 }
 
-PyDoc_STRVAR(transpose_doc,
-	     "transpose(*axes)\n--\n\n"
-	     "A view with its dimensions in another order; without axes, reversed.");
 static PyObject *transpose(PyObject *o, PyObject *args)
 {
 	struct array *a = (struct array *)o;
@@ -263,10 +252,6 @@ static PyObject *transpose(PyObject *o, PyObject *args)
 	return (PyObject *)array_derive(a, &t);
 }
 
-PyDoc_STRVAR(raw_doc,
-	     "as_strided(shape, strides, dtype, offset)\n--\n\n"
-	     "Any view within the buffer: strides in bytes, offset in bytes from the start of "
-	     "the buffer.\nValueError: an element would lie outside.");
 static PyObject *as_strided(PyObject *o, PyObject *args)
 {
 	struct array *a = (struct array *)o;
@@ -319,9 +304,9 @@ static PyObject *as_strided(PyObject *o, PyObject *args)
 }
 
 PyMethodDef array_view_methods[] = {
-    {"reshape", reshape, METH_VARARGS, reshape_doc},
-    {"view", view, METH_O, view_doc},
-    {"transpose", transpose, METH_VARARGS, transpose_doc},
-    {"as_strided", as_strided, METH_VARARGS, raw_doc},
+    {"reshape", reshape, METH_VARARGS, DOC_ARRAY_RESHAPE},
+    {"view", view, METH_O, DOC_ARRAY_VIEW},
+    {"transpose", transpose, METH_VARARGS, DOC_ARRAY_TRANSPOSE},
+    {"as_strided", as_strided, METH_VARARGS, DOC_ARRAY_AS_STRIDED},
     {NULL, NULL, 0, NULL},
 };

@@ -18,6 +18,8 @@
 #include <share/service.h>
 #include <share/share.h>
 
+#include "python/src/base/docs.h"
+
 #define CONTAINER_OF(pointer, type, member) \
 	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
@@ -40,6 +42,9 @@
 	{                                          \
 		Py_tp_doc, (void *)(uintptr_t)text \
 	}
+
+/* What help() says is in docs.h, DOC_POOL_ALLOC of Pool.alloc() and DOC_POOL of Pool: the build
+ * makes that of the stub, libshare/_core.pyi (describe.py). */
 
 struct core {
 	PyTypeObject *object, *client, *pool, *array, *host_stream, *fence, *event, *operation,

@@ -85,7 +85,7 @@ bool object_ready(void)
 	    {NULL, 0, 0, 0, NULL},
 	};
 	static PyGetSetDef getters[] = {
-	    {"closed", object_get_closed, NULL, "Whether it was closed.", NULL},
+	    {"closed", object_get_closed, NULL, DOC_CLOSES_CLOSED, NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 

@@ -46,19 +46,6 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(
 	return (PyObject *)self;
 }
 
-PyDoc_STRVAR(
-    fileno_doc,
-    "fileno()\n--\n\n"
-    "A descriptor that is readable when there may be something to receive, or room to send. "
-    "Once it was\nasked for, receive (or send) with timeout 0 until NotReadyError before each "
-    "wait. "
-    "Not to be read or closed.");
-
-PyDoc_STRVAR(stats_doc,
-	     "stats()\n--\n\n"
-	     "What came of its messages, as a dictionary of counts: sent, received, "
-	     "acknowledged, dropped,\nredelivered, set_aside, rejected, left_behind, sleeps, "
-	     "in_flight, producers, consumers, waiting.");
 static PyObject *stats(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	share_channel_stats s = SHARE_CHANNEL_STATS_INIT;
@@ -102,19 +89,6 @@ static PyObject *release(PyObject *sent)
 	return done;
 }
 
-PyDoc_STRVAR(
-    send_doc,
-    "send(array=None, meta=None, *, data=None, stream=..., timeout=None, give=False)\n--\n\n"
-    "Send an Array of the channel's pool, a list or a dict of such (of a channel with buffers=), "
-    "or None, "
-    "with dtype,\nshape, strides and offset, and meta (as JSON) or data (bytes): what goes with "
-    "the memory is data_max "
-    "bytes at\nmost. The message has references of its own. Work that consumers enqueue comes "
-    "after what was "
-    "enqueued on the stream before; without an\nArray that is so for a stream that is named.\n\n"
-    "timeout: for room, where the channel waits for that. give: release(stream) in the same "
-    "step; views and\nexports of the Array keep it.\n\n"
-    "TimedOutError, NotReadyError: no room. InvalidArgumentError: another pool, or too much data.");
 static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -194,13 +168,6 @@ static bool stream_of_many(const struct outgoing *out, Py_ssize_t n, PyObject *g
 	return true;
 }
 
-PyDoc_STRVAR(
-    send_many_doc,
-    "send_many(messages, *, stream=..., timeout=None)\n--\n\n"
-    "Send many at once, with one signal and one wake-up: a sequence of what send() takes, or of "
-    "pairs "
-    "(tuples) of\nthat and its meta. Waits for room as send(). How many were sent, at least "
-    "1; or as send().");
 static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -257,11 +224,6 @@ static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	return PyLong_FromSsize_t(sent);
 }
 
-PyDoc_STRVAR(
-    flush_doc,
-    "flush(timeout=None)\n--\n\n"
-    "Wait until nothing of what was sent waits for a consumer to come, or in a queue for one to "
-    "have room:\nconsumers can receive it then, though this process end.");
 static PyObject *flush(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"flush", {"timeout", NULL}, 0, 1, {NULL}};
@@ -280,15 +242,6 @@ static PyObject *flush(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	return none_if(handle_leave(&self->handle, r));
 }
 
-PyDoc_STRVAR(
-    drain_doc,
-    "drain(timeout=None, *, before=None)\n--\n\n"
-    "Wait until every message that was sent before is acknowledged by all who got it, or was "
-    "dropped or\ndelivered too often (stats() counts those). before: of these, those with a "
-    "smaller number (as stats() says\nunder sent).\n\n"
-    "TimedOutError, NotReadyError (timeout 0): some are not; the text says which process has yet "
-    "to "
-    "acknowledge some.");
 static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"drain", {"timeout", "before", NULL}, 0, 1, {NULL}};
@@ -314,12 +267,6 @@ static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	return none_if(handle_leave(&self->handle, r));
 }
 
-PyDoc_STRVAR(
-    take_back_doc,
-    "take_back()\n--\n\n"
-    "In a queue: the next message that was delivered too often, each time to a consumer that "
-    "died or left\nwith it, or rejected it; None: there is none. To be acknowledged like one that "
-    "was received.");
 static PyObject *take_back(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	PyObject *zero = PyLong_FromLong(0), *m;
@@ -333,58 +280,36 @@ static PyObject *take_back(PyObject *o, PyObject *Py_UNUSED(ignored))
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Consumers                                                                                   */
-
-PyDoc_STRVAR(
-    recv_doc,
-    "recv(timeout=None, *, stream=...)\n--\n\n"
-    "The next Message. Work enqueued on the stream afterwards comes after what its producer "
-    "enqueued before\nsending; with host memory and no HostStream the call waits for that.\n\n"
-    "NotReadyError (timeout 0), TimedOutError: there is none. PeerGoneError: the last producer has "
-    "closed the "
-    "channel.\nOwnerDiedError: it has died; or, with a `message`, that one's producer died before "
-    "its work was done. Each is\nsaid once; the next call waits for a new producer. StaleError: "
-    "this consumer was left behind.");
-
-/* ------------------------------------------------------------------------------------------- */
 
 bool channel_ready(PyObject *module)
 {
 	static PyMethodDef producer_methods[] = {
-	    {"close", object_close, METH_NOARGS,
-	     "close()\n--\n\nLeave the channel. What was sent can still be received by consumers "
-	     "that "
-	     "were there, and in\na queue by others; flush() first where others of a broadcast "
-	     "matter. May be called again."},
-	    {"fileno", member_fileno, METH_NOARGS, fileno_doc},
-	    {"stats", stats, METH_NOARGS, stats_doc},
-	    {"send", METHOD(send), METH_FASTCALL | METH_KEYWORDS, send_doc},
-	    {"send_many", METHOD(send_many), METH_FASTCALL | METH_KEYWORDS, send_many_doc},
-	    {"flush", METHOD(flush), METH_FASTCALL | METH_KEYWORDS, flush_doc},
-	    {"drain", METHOD(drain), METH_FASTCALL | METH_KEYWORDS, drain_doc},
-	    {"take_back", take_back, METH_NOARGS, take_back_doc},
+	    {"close", object_close, METH_NOARGS, DOC_PRODUCER_CLOSE},
+	    {"fileno", member_fileno, METH_NOARGS, DOC_PRODUCER_FILENO},
+	    {"stats", stats, METH_NOARGS, DOC_PRODUCER_STATS},
+	    {"send", METHOD(send), METH_FASTCALL | METH_KEYWORDS, DOC_PRODUCER_SEND},
+	    {"send_many", METHOD(send_many), METH_FASTCALL | METH_KEYWORDS, DOC_PRODUCER_SEND_MANY},
+	    {"flush", METHOD(flush), METH_FASTCALL | METH_KEYWORDS, DOC_PRODUCER_FLUSH},
+	    {"drain", METHOD(drain), METH_FASTCALL | METH_KEYWORDS, DOC_PRODUCER_DRAIN},
+	    {"take_back", take_back, METH_NOARGS, DOC_PRODUCER_TAKE_BACK},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMethodDef consumer_methods[] = {
-	    {"close", object_close, METH_NOARGS,
-	     "close()\n--\n\nReceive no more; messages that were received stay until they are "
-	     "acknowledged. May be called again."},
-	    {"fileno", member_fileno, METH_NOARGS, fileno_doc},
-	    {"stats", stats, METH_NOARGS, stats_doc},
-	    {"recv", METHOD(member_recv), METH_FASTCALL | METH_KEYWORDS, recv_doc},
+	    {"close", object_close, METH_NOARGS, DOC_CONSUMER_CLOSE},
+	    {"fileno", member_fileno, METH_NOARGS, DOC_CONSUMER_FILENO},
+	    {"stats", stats, METH_NOARGS, DOC_CONSUMER_STATS},
+	    {"recv", METHOD(member_recv), METH_FASTCALL | METH_KEYWORDS, DOC_CONSUMER_RECV},
 	    {"messages", METHOD(member_messages), METH_FASTCALL | METH_KEYWORDS,
-	     member_messages_doc},
+	     DOC_RECEIVES_MESSAGES},
 	    {NULL, NULL, 0, NULL},
 	};
 
-	core.producer = TYPE(module, core.object, "Producer", struct member, 0,
-			     DOC("Sends into a channel: see Pool.producer()."),
+	core.producer = TYPE(module, core.object, "Producer", struct member, 0, DOC(DOC_PRODUCER),
 			     SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
 			     {Py_tp_methods, producer_methods}, {Py_tp_members, member_members});
-	core.consumer =
-	    TYPE(module, core.object, "Consumer", struct member, 0,
-		 DOC("Receives from a channel: see Pool.consumer()."), SLOT(Py_tp_new, create),
-		 SLOT(Py_tp_dealloc, object_dealloc), SLOT(Py_tp_iter, member_iterate),
-		 {Py_tp_methods, consumer_methods}, {Py_tp_members, member_members});
+	core.consumer = TYPE(module, core.object, "Consumer", struct member, 0, DOC(DOC_CONSUMER),
+			     SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
+			     SLOT(Py_tp_iter, member_iterate), {Py_tp_methods, consumer_methods},
+			     {Py_tp_members, member_members});
 	return core.producer && core.consumer && messages_ready(module);
 }

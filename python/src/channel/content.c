@@ -261,13 +261,10 @@ static PyObject *get_closed(PyObject *o, void *Py_UNUSED(ignored))
 }
 
 PyGetSetDef message_getters[] = {
-    {"array", get_array, NULL,
-     "The memory, as its sender described it, of several the first; None: it has none.", NULL},
-    {"arrays", get_arrays, NULL,
-     "All memory, a list or a dict, as it was sent; [array], or [], where it was no such.", NULL},
-    {"meta", get_meta, NULL, "What was sent as meta; None: nothing. ValueError: it is no JSON.",
-     NULL},
-    {"data", get_data, NULL, "The bytes that were sent as data, or as JSON.", NULL},
-    {"closed", get_closed, NULL, "Whether it was acknowledged or rejected.", NULL},
+    {"array", get_array, NULL, DOC_MESSAGE_ARRAY, NULL},
+    {"arrays", get_arrays, NULL, DOC_MESSAGE_ARRAYS, NULL},
+    {"meta", get_meta, NULL, DOC_MESSAGE_META, NULL},
+    {"data", get_data, NULL, DOC_MESSAGE_DATA, NULL},
+    {"closed", get_closed, NULL, DOC_MESSAGE_CLOSED, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

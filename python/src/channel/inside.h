@@ -119,7 +119,6 @@ PyObject *member_recv(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 /* iterate.c: iterators over a consumer or a worker, and their type. */
 PyObject *member_iterate(PyObject *o);
 PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names);
-extern const char member_messages_doc[];
 bool messages_ready(PyObject *module);
 
 #endif

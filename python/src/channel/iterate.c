@@ -68,13 +68,6 @@ PyObject *member_iterate(PyObject *o)
 	return messages_new(o, NULL);
 }
 
-const char member_messages_doc[] =
-    "messages(*, stream=...)\n--\n\n"
-    "Iterates over what is received, on that stream; each message is acknowledged at the end of "
-    "the "
-    "step,\nunless it was before. Ends when the last one to send has left. To iterate over the "
-    "object "
-    "itself is\nthe same, with the stream left out.";
 PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"messages", {"stream", NULL}, 0, 0, {NULL}};

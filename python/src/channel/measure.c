@@ -116,12 +116,6 @@ static PyObject *run_both(struct handle *h, struct loop *l)
 	return both;
 }
 
-const char measure_doc[] =
-    "_measure(of, n, with=None)\n--\n\n"
-    "Seconds that n calls take in C: of a Client: lookup (with: a name) and release; of a Pool: "
-    "alloc (with:\nbytes) and release; of a Producer: send (with: an Array); of a Consumer: a "
-    "pair, "
-    "recv with timeout 0,\nof which there have to be n, and ack.";
 PyObject *measure(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	PyObject *of, *with = Py_None, *seconds = NULL;

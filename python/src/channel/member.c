@@ -39,8 +39,7 @@ struct member *member_made(PyTypeObject *type, struct pool *pool, int r, const c
 }
 
 PyMemberDef member_members[] = {
-    {"client", T_OBJECT, offsetof(struct member, client), READONLY,
-     "The client that it was opened with."},
+    {"client", T_OBJECT, offsetof(struct member, client), READONLY, DOC_PRODUCER_CLIENT},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -221,13 +221,6 @@ bool message_ack(struct message *m, PyObject *given)
 	return give_up(m, given, acknowledge);
 }
 
-PyDoc_STRVAR(
-    ack_doc,
-    "ack(stream=...)\n--\n\n"
-    "Acknowledge the message: what was enqueued before on the stream may go on using its "
-    "memory, nobody\nelse's work touches it before that is done. In any order; the destructor "
-    "does the same. Whoever still\nhas the Array keeps it, at the price of a request to the "
-    "broker. May be repeated.");
 static PyObject *ack(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"ack", {"stream", NULL}, 0, 1, {NULL}};
@@ -241,13 +234,6 @@ static PyObject *ack(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject 
 	return none_if(message_ack(m, given[0]));
 }
 
-PyDoc_STRVAR(
-    reject_doc,
-    "reject(stream=...)\n--\n\n"
-    "Of a queue: give the message back. Another consumer gets it, or this one once more if no "
-    "other has room,\nwith `deliveries` + 1; after as many as the channel allows it is set aside "
-    "(Producer.take_back()). Waits\nfor what was enqueued before on the stream.\n\n"
-    "NotSupportedError: it is of a broadcast or a service, or its producer has an older library.");
 static PyObject *reject_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"reject", {"stream", NULL}, 0, 1, {NULL}};
@@ -257,14 +243,6 @@ static PyObject *reject_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 		       give_up((struct message *)o, given[0], reject));
 }
 
-PyDoc_STRVAR(
-    reply_doc,
-    "reply(array=None, meta=None, *, data=None, stream=...)\n--\n\n"
-    "Of a request to a service: answer with an Array, several or None, and meta or data as for "
-    "Producer.send(), and\nacknowledge the request. The stream is where the work on both was "
-    "enqueued.\n\nCanceledError, OwnerDiedError: nobody waits for the answer any more; the request "
-    "is "
-    "given up all the same.");
 static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -302,10 +280,6 @@ static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	return none_if(r == 0);
 }
 
-PyDoc_STRVAR(status_doc,
-	     "status()\n--\n\n"
-	     "Of a request to a service: None while somebody waits for the answer; CanceledError, "
-	     "OwnerDiedError.");
 static PyObject *status(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct message *m = (struct message *)o;
@@ -320,29 +294,27 @@ static PyObject *status(PyObject *o, PyObject *Py_UNUSED(ignored))
 bool message_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
-	    {"ack", METHOD(ack), METH_FASTCALL | METH_KEYWORDS, ack_doc},
-	    {"reject", METHOD(reject_), METH_FASTCALL | METH_KEYWORDS, reject_doc},
-	    {"reply", METHOD(reply), METH_FASTCALL | METH_KEYWORDS, reply_doc},
-	    {"status", status, METH_NOARGS, status_doc},
+	    {"ack", METHOD(ack), METH_FASTCALL | METH_KEYWORDS, DOC_MESSAGE_ACK},
+	    {"reject", METHOD(reject_), METH_FASTCALL | METH_KEYWORDS, DOC_MESSAGE_REJECT},
+	    {"reply", METHOD(reply), METH_FASTCALL | METH_KEYWORDS, DOC_MESSAGE_REPLY},
+	    {"status", status, METH_NOARGS, DOC_MESSAGE_STATUS},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMemberDef members[] = {
 	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct message, weak), READONLY, NULL},
 	    {"number", T_ULONGLONG, offsetof(struct message, m.number), READONLY,
-	     "Of its producer's messages, from 0."},
-	    {"lost", T_ULONGLONG, offsetof(struct message, m.lost), READONLY,
-	     "So many of that producer's were dropped right before it."},
+	     DOC_MESSAGE_NUMBER},
+	    {"lost", T_ULONGLONG, offsetof(struct message, m.lost), READONLY, DOC_MESSAGE_LOST},
 	    {"producer", T_ULONGLONG, offsetof(struct message, m.producer), READONLY,
-	     "Tells producers apart; never used again."},
+	     DOC_MESSAGE_PRODUCER},
 	    {"deliveries", T_UINT, offsetof(struct message, m.deliveries), READONLY,
-	     "1; more when it was had before, by who died, left or rejected it."},
+	     DOC_MESSAGE_DELIVERIES},
 	    {NULL, 0, 0, 0, NULL},
 	};
 
 	core.message =
 	    TYPE(module, NULL, "Message", struct message, Py_TPFLAGS_DISALLOW_INSTANTIATION,
-		 DOC("A message, received: a loan until it is acknowledged."),
-		 SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods}, {Py_tp_members, members},
-		 {Py_tp_getset, message_getters});
+		 DOC(DOC_MESSAGE), SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods},
+		 {Py_tp_members, members}, {Py_tp_getset, message_getters});
 	return core.message != NULL;
 }

@@ -59,11 +59,6 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(
 	return (PyObject *)self;
 }
 
-PyDoc_STRVAR(fileno_doc,
-	     "fileno()\n--\n\n"
-	     "A descriptor that is readable when there may be a request, or an answer. Ask "
-	     "with timeout 0 before\neach wait. Not to be read or closed.");
-
 /* ------------------------------------------------------------------------------------------- */
 /* Calls                                                                                       */
 
@@ -214,17 +209,6 @@ static PyObject *finish(struct pending *self, const struct wait *w, PyObject *gi
 	return message_or_raise(m, r);
 }
 
-PyDoc_STRVAR(
-    call_doc,
-    "call(array=None, meta=None, *, data=None, timeout=None, stream=...)\n--\n\n"
-    "Ask: send an Array, several (where the service has buffers=) or None, and meta or data, as "
-    "Producer.send(), and wait for the answer, "
-    "a Message to\nbe acknowledged. The worker gets the Arrays for reading. Work enqueued on the "
-    "stream afterwards comes\nafter the worker's.\n\n"
-    "TimedOutError: no worker has answered in time. OwnerDiedError: all workers that had it died, "
-    "or the "
-    "one that\nanswered did before its work was done. CanceledError: a worker gave the request "
-    "up.");
 static PyObject *call(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -243,10 +227,6 @@ static PyObject *call(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	return answer;
 }
 
-PyDoc_STRVAR(start_doc,
-	     "start(array=None, meta=None, *, data=None, stream=...)\n--\n\n"
-	     "The first half of call(): a Pending, so that several calls may be under way. "
-	     "NotReadyError: no room.");
 static PyObject *start_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -258,11 +238,6 @@ static PyObject *start_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	return (PyObject *)start((struct member *)o, given, NULL);
 }
 
-PyDoc_STRVAR(finish_doc,
-	     "finish(timeout=None, *, stream=...)\n--\n\n"
-	     "The answer, in any order of calls. TimedOutError, NotReadyError (timeout 0): not "
-	     "there yet, and the "
-	     "call goes on.\nOther errors as of Caller.call(), which end it.");
 static PyObject *finish_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"finish", {"timeout", "stream", NULL}, 0, 1, {NULL}};
@@ -294,64 +269,48 @@ static PyObject *get_done(PyObject *o, void *Py_UNUSED(ignored))
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Workers                                                                                     */
-
-PyDoc_STRVAR(
-    recv_doc,
-    "recv(timeout=None, *, stream=...)\n--\n\n"
-    "The next request, a Message to be answered by reply(). As Consumer.recv(); PeerGoneError: all "
-    "callers have\nleft or died.");
-
-/* ------------------------------------------------------------------------------------------- */
 
 bool service_ready(PyObject *module)
 {
-	static const char close_doc[] =
-	    "close()\n--\n\nLeave the service, once calls are over and requests answered. May be "
-	    "called "
-	    "again.";
 	static PyMethodDef caller_methods[] = {
-	    {"close", object_close, METH_NOARGS, close_doc},
-	    {"fileno", member_fileno, METH_NOARGS, fileno_doc},
-	    {"call", METHOD(call), METH_FASTCALL | METH_KEYWORDS, call_doc},
-	    {"start", METHOD(start_), METH_FASTCALL | METH_KEYWORDS, start_doc},
+	    {"close", object_close, METH_NOARGS, DOC_CALLER_CLOSE},
+	    {"fileno", member_fileno, METH_NOARGS, DOC_CALLER_FILENO},
+	    {"call", METHOD(call), METH_FASTCALL | METH_KEYWORDS, DOC_CALLER_CALL},
+	    {"start", METHOD(start_), METH_FASTCALL | METH_KEYWORDS, DOC_CALLER_START},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMethodDef worker_methods[] = {
-	    {"close", object_close, METH_NOARGS, close_doc},
-	    {"fileno", member_fileno, METH_NOARGS, fileno_doc},
-	    {"recv", METHOD(member_recv), METH_FASTCALL | METH_KEYWORDS, recv_doc},
+	    {"close", object_close, METH_NOARGS, DOC_WORKER_CLOSE},
+	    {"fileno", member_fileno, METH_NOARGS, DOC_WORKER_FILENO},
+	    {"recv", METHOD(member_recv), METH_FASTCALL | METH_KEYWORDS, DOC_WORKER_RECV},
 	    {"messages", METHOD(member_messages), METH_FASTCALL | METH_KEYWORDS,
-	     member_messages_doc},
+	     DOC_RECEIVES_MESSAGES},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMethodDef pending_methods[] = {
-	    {"finish", METHOD(finish_), METH_FASTCALL | METH_KEYWORDS, finish_doc},
-	    {"cancel", cancel, METH_NOARGS,
-	     "cancel()\n--\n\nGive the call up; the destructor does the same."},
+	    {"finish", METHOD(finish_), METH_FASTCALL | METH_KEYWORDS, DOC_PENDING_FINISH},
+	    {"cancel", cancel, METH_NOARGS, DOC_PENDING_CANCEL},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMemberDef pending_members[] = {
 	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct pending, weak), READONLY, NULL},
-	    {"caller", T_OBJECT, offsetof(struct pending, of), READONLY, "The Caller that asked."},
+	    {"caller", T_OBJECT, offsetof(struct pending, of), READONLY, DOC_PENDING_CALLER},
 	    {NULL, 0, 0, 0, NULL},
 	};
 	static PyGetSetDef pending_getters[] = {
-	    {"done", get_done, NULL, "Whether it is over, or was given up.", NULL},
+	    {"done", get_done, NULL, DOC_PENDING_DONE, NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 
-	core.caller = TYPE(module, core.object, "Caller", struct member, 0,
-			   DOC("Asks a service: see Client.service()."), SLOT(Py_tp_new, create),
-			   SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, caller_methods},
+	core.caller = TYPE(module, core.object, "Caller", struct member, 0, DOC(DOC_CALLER),
+			   SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
+			   {Py_tp_methods, caller_methods}, {Py_tp_members, member_members});
+	core.worker = TYPE(module, core.object, "Worker", struct member, 0, DOC(DOC_WORKER),
+			   SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
+			   SLOT(Py_tp_iter, member_iterate), {Py_tp_methods, worker_methods},
 			   {Py_tp_members, member_members});
-	core.worker =
-	    TYPE(module, core.object, "Worker", struct member, 0,
-		 DOC("Answers for a service: see Client.worker()."), SLOT(Py_tp_new, create),
-		 SLOT(Py_tp_dealloc, object_dealloc), SLOT(Py_tp_iter, member_iterate),
-		 {Py_tp_methods, worker_methods}, {Py_tp_members, member_members});
 	core.pending = TYPE(module, NULL, "Pending", struct pending,
-			    Py_TPFLAGS_DISALLOW_INSTANTIATION, DOC("A call under way."),
+			    Py_TPFLAGS_DISALLOW_INSTANTIATION, DOC(DOC_PENDING),
 			    SLOT(Py_tp_dealloc, pending_dealloc), {Py_tp_methods, pending_methods},
 			    {Py_tp_members, pending_members}, {Py_tp_getset, pending_getters});
 	return core.caller && core.worker && core.pending;

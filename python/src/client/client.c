@@ -64,11 +64,6 @@ static void dealloc(PyObject *o)
 	object_dealloc(o);
 }
 
-PyDoc_STRVAR(close_doc,
-	     "close()\n--\n\n"
-	     "Give the connection up. It ends when the last thing made from it is gone: "
-	     "memory in use stays.\nMay be called again.");
-
 static PyObject *get_address(PyObject *o, void *Py_UNUSED(ignored))
 {
 	struct client *self = (struct client *)o;
@@ -88,27 +83,16 @@ static PyObject *call(PyObject *o, int (*function)(share_client *), bool counts)
 	return r < 0 || !counts ? none_if(r >= 0) : PyLong_FromLong(r);
 }
 
-PyDoc_STRVAR(fileno_doc,
-	     "fileno()\n--\n\n"
-	     "A descriptor that is readable when dispatch() has something to do. For "
-	     "event loops; not to be\nread or closed.");
 static PyObject *fileno_(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	return call(o, share_get_fd, true);
 }
 
-PyDoc_STRVAR(ping_doc,
-	     "ping()\n--\n\n"
-	     "One request and its reply: the broker is there, and has seen all before.");
 static PyObject *ping(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	return call(o, share_ping, false);
 }
 
-PyDoc_STRVAR(ending_doc,
-	     "ending()\n--\n\n"
-	     "Whether the broker is about to end, and tells its clients before: then the seconds "
-	     "until it does at the latest, in which to release everything and to close; else 0.");
 static PyObject *ending(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	PyObject *ms = call(o, share_ending, true);
@@ -121,10 +105,6 @@ static PyObject *ending(PyObject *o, PyObject *Py_UNUSED(ignored))
 	return PyFloat_FromDouble(seconds);
 }
 
-PyDoc_STRVAR(dispatch_doc,
-	     "dispatch()\n--\n\n"
-	     "Handle what the broker sent unasked; never blocks. How many look-ups and "
-	     "watches it served.");
 static PyObject *dispatch(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	return call(o, dispatch_in_order, true);
@@ -161,16 +141,6 @@ static bool was_no_stream(int r, PyObject *given, struct stream *stream)
 	return true;
 }
 
-PyDoc_STRVAR(
-    lookup_doc,
-    "lookup(name, mode='r', *, timeout=None, stream=..., readonly_ok=False)\n--\n\n"
-    "The Array that a name leads to, waiting up to timeout seconds (None: without limit) for "
-    "it to be\npublished. Work enqueued on the stream afterwards comes after what its "
-    "publisher enqueued before;\nwith host memory and no HostStream the call waits for "
-    "that, within the same time.\n\nmode: 'r' or 'rw'. readonly_ok: let frameworks have it "
-    "that cannot be told that it is read-only.\n\nFileNotFoundError: not there (timeout 0). "
-    "TimeoutError: still not there, or not finished.\nPermissionError. OwnerDiedError: the "
-    "publisher died before its work was done.");
 static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	static struct signature s = {
@@ -210,12 +180,10 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	return (PyObject *)a;
 }
 
-PyDoc_STRVAR(monitor_doc, "_monitor(pool, prefix, user, timeout_ms)\n--\n\nSee Client.monitor.");
-
 /* ------------------------------------------------------------------------------------------- */
 /* Tokens, pools by name, statistics                                                           */
 
-PyDoc_STRVAR(import_doc, "_import(token, mode, stream)\n--\n\nSee Client.import_.");
+/* _import(token, mode, stream): Client.import_(). */
 static PyObject *import(PyObject *o, PyObject *args)
 {
 	struct client *self = (struct client *)o;
@@ -292,35 +260,21 @@ static PyObject *by_name(PyObject *o, PyObject *name, int (*function)(share_clie
 	return none_if(r >= 0);
 }
 
-PyDoc_STRVAR(unpublish_doc,
-	     "unpublish(name)\n--\n\n"
-	     "Remove a name. FileNotFoundError, PermissionError.");
 static PyObject *unpublish(PyObject *o, PyObject *name)
 {
 	return by_name(o, name, share_unpublish);
 }
 
-PyDoc_STRVAR(
-    end_channel_doc,
-    "end_channel(name)\n--\n\n"
-    "End the messages that wait in a queue though their producers are gone. NotFoundError: there "
-    "are none of this\nuser's.");
 static PyObject *end_channel(PyObject *o, PyObject *name)
 {
 	return by_name(o, name, share_end_channel);
 }
 
-PyDoc_STRVAR(destroy_doc,
-	     "destroy_pool(name)\n--\n\n"
-	     "Remove a pool's name. It takes no new buffers, and ends with its last one.");
 static PyObject *destroy_pool(PyObject *o, PyObject *name)
 {
 	return by_name(o, name, share_pool_destroy);
 }
 
-PyDoc_STRVAR(stats_doc,
-	     "fence_stats()\n--\n\n"
-	     "What ordering has cost this client so far, as a dictionary of counts.");
 static PyObject *fence_stats(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct client *self = (struct client *)o;
@@ -341,37 +295,34 @@ static PyObject *fence_stats(PyObject *o, PyObject *Py_UNUSED(ignored))
 bool client_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
-	    {"close", object_close, METH_NOARGS, close_doc},
-	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
-	    {"ping", ping, METH_NOARGS, ping_doc},
-	    {"dispatch", dispatch, METH_NOARGS, dispatch_doc},
-	    {"ending", ending, METH_NOARGS, ending_doc},
-	    {"lookup", METHOD(lookup), METH_FASTCALL | METH_KEYWORDS, lookup_doc},
-	    {"unpublish", unpublish, METH_O, unpublish_doc},
+	    {"close", object_close, METH_NOARGS, DOC_CLIENT_CLOSE},
+	    {"fileno", fileno_, METH_NOARGS, DOC_CLIENT_FILENO},
+	    {"ping", ping, METH_NOARGS, DOC_CLIENT_PING},
+	    {"dispatch", dispatch, METH_NOARGS, DOC_CLIENT_DISPATCH},
+	    {"ending", ending, METH_NOARGS, DOC_CLIENT_ENDING},
+	    {"lookup", METHOD(lookup), METH_FASTCALL | METH_KEYWORDS, DOC_CLIENT_LOOKUP},
+	    {"unpublish", unpublish, METH_O, DOC_CLIENT_UNPUBLISH},
 	    {"_names", client_names, METH_O, NULL},
 	    {"_inspect", client_inspect, METH_O, NULL},
-	    {"_monitor", client_monitor, METH_VARARGS, monitor_doc},
-	    {"_import", import, METH_VARARGS, import_doc},
+	    {"_monitor", client_monitor, METH_VARARGS, NULL},
+	    {"_import", import, METH_VARARGS, NULL},
 	    {"_revoke", revoke_token, METH_VARARGS, NULL},
 	    {"_revoke_id", revoke_id, METH_O, NULL},
 	    {"_drop", drop_client, METH_O, NULL},
-	    {"end_channel", end_channel, METH_O, end_channel_doc},
+	    {"end_channel", end_channel, METH_O, DOC_CLIENT_END_CHANNEL},
 	    {"_reload", client_reload, METH_NOARGS, NULL},
 	    {"_upgrade", client_upgrade, METH_NOARGS, NULL},
-	    {"destroy_pool", destroy_pool, METH_O, destroy_doc},
-	    {"fence_stats", fence_stats, METH_NOARGS, stats_doc},
+	    {"destroy_pool", destroy_pool, METH_O, DOC_CLIENT_DESTROY_POOL},
+	    {"fence_stats", fence_stats, METH_NOARGS, DOC_CLIENT_FENCE_STATS},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyGetSetDef getters[] = {
-	    {"address", get_address, NULL,
-	     "Path of the broker's socket. It can be read in a forked child, which connects to it.",
-	     NULL},
+	    {"address", get_address, NULL, DOC_CLIENT_ADDRESS, NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 
-	core.client =
-	    TYPE(module, core.object, "Client", struct client, 0,
-		 DOC("A connection to a broker: see libshare.connect()."), SLOT(Py_tp_new, create),
-		 SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods}, {Py_tp_getset, getters});
+	core.client = TYPE(module, core.object, "Client", struct client, 0, DOC(DOC_CLIENT),
+			   SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, dealloc),
+			   {Py_tp_methods, methods}, {Py_tp_getset, getters});
 	return core.client != NULL;
 }

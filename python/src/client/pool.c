@@ -100,15 +100,6 @@ static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t siz
 	return (PyObject *)array_make(self->client, b, t, stream, self->on_gpu);
 }
 
-PyDoc_STRVAR(
-    alloc_doc,
-    "alloc(nbytes, *, alignment=0, stream=..., timeout=None)\n--\n\n"
-    "An Array of nbytes bytes, for reading and writing; its content is undefined. "
-    "Work enqueued on\nthe stream afterwards may use it. alignment: a power of two, in bytes; "
-    "0: the pool's. timeout: how\nlong to wait for the work of others on memory that they have "
-    "given back; None: as long as they do that.\nMemory that others hold is not waited for.\n\n"
-    "OutOfMemoryError (a MemoryError), NotReadyError, PermissionError, QuotaExceededError, "
-    "ValueError.");
 static PyObject *alloc(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -132,11 +123,6 @@ static PyObject *alloc(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	return allocate((struct pool *)o, &t, size, given[1], given[2], given[3]);
 }
 
-PyDoc_STRVAR(
-    empty_doc,
-    "empty(shape, dtype='float64', *, alignment=0, stream=..., timeout=None)\n--\n\n"
-    "An Array of that shape (a number or a tuple) and dtype (of any framework, or its name), "
-    "in C order;\nits content is undefined. Otherwise as alloc().");
 static PyObject *empty(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -182,10 +168,6 @@ static PyObject *empty(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 
 /* ------------------------------------------------------------------------------------------- */
 
-PyDoc_STRVAR(cache_doc,
-	     "set_cache(nbytes)\n--\n\n"
-	     "How much of what it released this process keeps for allocations to come; "
-	     "0: nothing.");
 static PyObject *set_cache(PyObject *o, PyObject *nbytes)
 {
 	struct pool *self = (struct pool *)o;
@@ -199,13 +181,6 @@ static PyObject *set_cache(PyObject *o, PyObject *nbytes)
 	return none_if(r >= 0);
 }
 
-PyDoc_STRVAR(map_ahead_doc,
-	     "map_ahead(mode='r')\n--\n\n"
-	     "Map the memory that the pool has by now, so that no look-up, import or message has "
-	     "to: with memory of\na GPU that takes 0.1 ms for a segment or, of kind 'mempool', up "
-	     "to 1 ms for each GiB. What the pool\ngrows by later is mapped by the next call; "
-	     "consumers map it as it comes. mode: 'r' or 'rw', as lookup()\nis to have it.\n\n"
-	     "PermissionError, NotSupportedError, NoDeviceError, DeviceError.");
 static PyObject *map_ahead(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"map_ahead", {"mode", NULL}, 0, 1, {NULL}};
@@ -221,12 +196,6 @@ static PyObject *map_ahead(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	return none_if(r >= 0);
 }
 
-PyDoc_STRVAR(info_doc,
-	     "info()\n--\n\n"
-	     "What was true when it was opened, as a dictionary: name, kind, device (UUID, "
-	     "or None for host\nmemory), limit, segment_size, alignment (bytes), readonly, "
-	     "manage, persistent, same_address,\nreuse ('gate', 'clean' or 'scrub'), reason "
-	     "(why it is of this kind). A forked child can read it.");
 static PyObject *get_info(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	static const char *const reuses[] = {"gate", "clean", "scrub"};
@@ -255,14 +224,6 @@ static PyObject *get_info(PyObject *o, PyObject *Py_UNUSED(ignored))
 	return result;
 }
 
-PyDoc_STRVAR(stats_doc,
-	     "stats()\n--\n\n"
-	     "What this process has of the pool, in bytes that it takes there: used, by Arrays, "
-	     "messages that are\nnot acknowledged and work; kept, which nothing uses, for "
-	     "allocations to come; cache, what kept may be at\nmost (set_cache()); and how many "
-	     "blocks these are, used_buffers and kept_buffers. To others, and in\n"
-	     "sharectl pools, all of it is used. Memory that another process has allocated is "
-	     "that process's.");
 static PyObject *stats(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct pool *self = (struct pool *)o;
@@ -308,24 +269,20 @@ static PyObject *has(PyObject *o, PyObject *given)
 bool pool_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
-	    {"close", object_close, METH_NOARGS,
-	     "close()\n--\n\nGive the handle up; what was made in the pool stays. May be called "
-	     "again."},
-	    {"alloc", METHOD(alloc), METH_FASTCALL | METH_KEYWORDS, alloc_doc},
-	    {"empty", METHOD(empty), METH_FASTCALL | METH_KEYWORDS, empty_doc},
+	    {"close", object_close, METH_NOARGS, DOC_POOL_CLOSE},
+	    {"alloc", METHOD(alloc), METH_FASTCALL | METH_KEYWORDS, DOC_POOL_ALLOC},
+	    {"empty", METHOD(empty), METH_FASTCALL | METH_KEYWORDS, DOC_POOL_EMPTY},
 	    {"_adopt", pool_adopt, METH_VARARGS, NULL},
 	    {"_has", has, METH_O, NULL},
-	    {"set_cache", set_cache, METH_O, cache_doc},
-	    {"map_ahead", METHOD(map_ahead), METH_FASTCALL | METH_KEYWORDS, map_ahead_doc},
-	    {"info", get_info, METH_NOARGS, info_doc},
-	    {"stats", stats, METH_NOARGS, stats_doc},
+	    {"set_cache", set_cache, METH_O, DOC_POOL_SET_CACHE},
+	    {"map_ahead", METHOD(map_ahead), METH_FASTCALL | METH_KEYWORDS, DOC_POOL_MAP_AHEAD},
+	    {"info", get_info, METH_NOARGS, DOC_POOL_INFO},
+	    {"stats", stats, METH_NOARGS, DOC_POOL_STATS},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMemberDef members[] = {
-	    {"on_gpu", T_BOOL, offsetof(struct pool, on_gpu), READONLY,
-	     "Whether its memory is a GPU's."},
-	    {"client", T_OBJECT, offsetof(struct pool, client), READONLY,
-	     "The client that it was opened with."},
+	    {"on_gpu", T_BOOL, offsetof(struct pool, on_gpu), READONLY, DOC_POOL_ON_GPU},
+	    {"client", T_OBJECT, offsetof(struct pool, client), READONLY, DOC_POOL_CLIENT},
 	    {NULL, 0, 0, 0, NULL},
 	};
 	static PyGetSetDef getters[] = {
@@ -333,9 +290,9 @@ bool pool_ready(PyObject *module)
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 
-	core.pool = TYPE(module, core.object, "Pool", struct pool, 0,
-			 DOC("A pool of memory: see Client.pool()."), SLOT(Py_tp_new, create),
-			 SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, methods},
-			 {Py_tp_members, members}, {Py_tp_getset, getters});
+	core.pool =
+	    TYPE(module, core.object, "Pool", struct pool, 0, DOC(DOC_POOL),
+		 SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
+		 {Py_tp_methods, methods}, {Py_tp_members, members}, {Py_tp_getset, getters});
 	return core.pool != NULL;
 }

@@ -367,43 +367,33 @@ static PyObject *result(PyObject *o, PyObject *timeout)
 bool watch_ready(PyObject *module)
 {
 	static PyMethodDef watch_methods[] = {
-	    {"close", object_close, METH_NOARGS,
-	     "close()\n--\n\nEnd the watch. May be called again."},
-	    {"fileno", fileno_, METH_NOARGS,
-	     "fileno()\n--\n\nReadable when next() has something; somebody has to call "
-	     "Client.dispatch() for that."},
+	    {"close", object_close, METH_NOARGS, DOC_WATCH_CLOSE},
+	    {"fileno", fileno_, METH_NOARGS, DOC_WATCH_FILENO},
 	    {"_next", next_change, METH_O, NULL},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMethodDef operation_methods[] = {
-	    {"close", object_close, METH_NOARGS, "close()\n--\n\nGive it up. May be called again."},
-	    {"fileno", fileno_, METH_NOARGS,
-	     "fileno()\n--\n\nReadable when result() has something; somebody has to call "
-	     "Client.dispatch() for that."},
-	    {"result", result, METH_O,
-	     "result(timeout)\n--\n\nThe Array that was looked up, once; or None, when an array is "
-	     "good."},
+	    {"close", object_close, METH_NOARGS, DOC_OPERATION_CLOSE},
+	    {"fileno", fileno_, METH_NOARGS, DOC_OPERATION_FILENO},
+	    {"result", result, METH_O, DOC_OPERATION_RESULT},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMemberDef members[] = {
-	    {"client", T_OBJECT, offsetof(struct watching, client), READONLY,
-	     "The client that it came from."},
+	    {"client", T_OBJECT, offsetof(struct watching, client), READONLY, DOC_WATCH_CLIENT},
 	    {NULL, 0, 0, 0, NULL},
 	};
 	static PyGetSetDef getters[] = {
-	    {"closed", object_get_closed, NULL, "Whether it was closed, or is over.", NULL},
+	    {"closed", object_get_closed, NULL, DOC_WATCH_CLOSED, NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 
 	core.watch =
-	    TYPE(module, core.object, "Watch", struct watching, 0,
-		 DOC("Changes of names: see Client.watch()."), SLOT(Py_tp_new, create_watch),
-		 SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, watch_methods},
-		 {Py_tp_members, members}, {Py_tp_getset, getters});
+	    TYPE(module, core.object, "Watch", struct watching, 0, DOC(DOC_WATCH),
+		 SLOT(Py_tp_new, create_watch), SLOT(Py_tp_dealloc, dealloc),
+		 {Py_tp_methods, watch_methods}, {Py_tp_members, members}, {Py_tp_getset, getters});
 	core.operation = TYPE(module, core.object, "Operation", struct watching, 0,
-			      DOC("What was started: see Client.lookup_async()."),
-			      SLOT(Py_tp_new, create_operation), SLOT(Py_tp_dealloc, dealloc),
-			      {Py_tp_methods, operation_methods}, {Py_tp_members, members},
-			      {Py_tp_getset, getters});
+			      DOC(DOC_OPERATION), SLOT(Py_tp_new, create_operation),
+			      SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, operation_methods},
+			      {Py_tp_members, members}, {Py_tp_getset, getters});
 	return core.watch && core.operation;
 }

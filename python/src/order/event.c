@@ -48,28 +48,16 @@ static PyObject *on_stream(PyObject *o, PyObject *given, int (*function)(share_e
 	return none_if(r >= 0);
 }
 
-PyDoc_STRVAR(record_doc,
-	     "record(stream)\n--\n\n"
-	     "Waits that are called from now on, in any process, are for what was enqueued on "
-	     "the CUDA stream until\nnow.");
 static PyObject *record(PyObject *o, PyObject *stream)
 {
 	return on_stream(o, stream, share_event_record);
 }
 
-PyDoc_STRVAR(wait_doc,
-	     "wait(stream)\n--\n\n"
-	     "What is enqueued on the stream from now on waits for what the event stands for. "
-	     "When the process that\nrecorded it is killed before, it waits for ever: have a "
-	     "stream of its own for it.");
 static PyObject *wait_(PyObject *o, PyObject *stream)
 {
 	return on_stream(o, stream, share_event_wait);
 }
 
-PyDoc_STRVAR(export_doc,
-	     "export()\n--\n\n"
-	     "Its token, for Client.event(token=…) of any user; good as long as the event.");
 static PyObject *export(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	struct object *self = (struct object *)o;
@@ -102,23 +90,20 @@ static PyObject *get(PyObject *o, void *which)
 bool event_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
-	    {"close", object_close, METH_NOARGS,
-	     "close()\n--\n\nGive the handle up. Work that was enqueued goes on. May be called "
-	     "again."},
-	    {"record", record, METH_O, record_doc},
-	    {"wait", wait_, METH_O, wait_doc},
-	    {"export", export, METH_NOARGS, export_doc},
+	    {"close", object_close, METH_NOARGS, DOC_EVENT_CLOSE},
+	    {"record", record, METH_O, DOC_EVENT_RECORD},
+	    {"wait", wait_, METH_O, DOC_EVENT_WAIT},
+	    {"export", export, METH_NOARGS, DOC_EVENT_EXPORT},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyGetSetDef getters[] = {
-	    {"handle", get, NULL, "64 bytes: a CUipcEventHandle.", (void *)(intptr_t)'h'},
-	    {"device", get, NULL, "UUID of its device.", (void *)(intptr_t)'d'},
-	    {"id", get, NULL, "What all processes call it.", (void *)(intptr_t)'i'},
+	    {"handle", get, NULL, DOC_EVENT_HANDLE, (void *)(intptr_t)'h'},
+	    {"device", get, NULL, DOC_EVENT_DEVICE, (void *)(intptr_t)'d'},
+	    {"id", get, NULL, DOC_EVENT_ID, (void *)(intptr_t)'i'},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 
-	core.event = TYPE(module, core.object, "Event", struct object, 0,
-			  DOC("An interprocess event of CUDA: see Client.event()."),
+	core.event = TYPE(module, core.object, "Event", struct object, 0, DOC(DOC_EVENT),
 			  SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
 			  {Py_tp_methods, methods}, {Py_tp_getset, getters});
 	return core.event != NULL;

@@ -192,21 +192,14 @@ bool fence_ready(PyObject *module)
 	};
 	static PyMemberDef members[] = {
 	    {"timeline", T_ULONGLONG, offsetof(struct fence, fence.timeline), READONLY,
-	     "Which timeline; 0: the fence is reached already."},
-	    {"client", T_OBJECT, offsetof(struct fence, client), READONLY,
-	     "The Client that has recorded it; None: it came from elsewhere."},
-	    {"value", T_ULONGLONG, offsetof(struct fence, fence.value), READONLY,
-	     "What that has to get to."},
+	     DOC_FENCE_TIMELINE},
+	    {"client", T_OBJECT, offsetof(struct fence, client), READONLY, DOC_FENCE_CLIENT},
+	    {"value", T_ULONGLONG, offsetof(struct fence, fence.value), READONLY, DOC_FENCE_VALUE},
 	    {NULL, 0, 0, 0, NULL},
 	};
 
-	core.fence = TYPE(
-	    module, NULL, "Fence", struct fence, 0,
-	    DOC("Fence(timeline=0, value=0)\n--\n\n"
-		"A point on a timeline: what was enqueued on a stream before it was recorded. Two "
-		"numbers,\nwhich may be sent to other processes by any means. Made by "
-		"Client.record()."),
-	    SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods},
-	    {Py_tp_members, members});
+	core.fence =
+	    TYPE(module, NULL, "Fence", struct fence, 0, DOC(DOC_FENCE), SLOT(Py_tp_new, create),
+		 SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods}, {Py_tp_members, members});
 	return core.fence != NULL;
 }

@@ -124,10 +124,6 @@ static void run(void *data)
 	free(job);
 }
 
-PyDoc_STRVAR(launch_doc,
-	     "launch(function, /)\n--\n\n"
-	     "Have function() called by the stream's thread, after all that was enqueued "
-	     "before. Returns at\nonce. An exception goes to sys.unraisablehook.");
 static PyObject *launch(PyObject *o, PyObject *function)
 {
 	struct object *self = (struct object *)o;
@@ -156,10 +152,6 @@ static PyObject *launch(PyObject *o, PyObject *function)
 	return NULL;
 }
 
-PyDoc_STRVAR(synchronize_doc,
-	     "synchronize(timeout=None)\n--\n\n"
-	     "Wait until all is done that was enqueued before, for at most timeout "
-	     "seconds. Not from a\nfunction on the stream.");
 static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {(char *)(uintptr_t) "timeout", NULL};
@@ -189,9 +181,6 @@ static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 	return none_if(handle_leave(&self->handle, r));
 }
 
-PyDoc_STRVAR(close_doc,
-	     "close()\n--\n\n"
-	     "Wait for what is enqueued, and end the thread. May be called again.");
 /* What is enqueued is done before it is closed: an Array does not ask one that is for its work. */
 static PyObject *close_(PyObject *o, PyObject *ignored)
 {
@@ -209,17 +198,15 @@ static PyObject *close_(PyObject *o, PyObject *ignored)
 bool host_stream_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
-	    {"launch", launch, METH_O, launch_doc},
-	    {"synchronize", METHOD(synchronize), METH_VARARGS | METH_KEYWORDS, synchronize_doc},
-	    {"close", close_, METH_NOARGS, close_doc},
+	    {"launch", launch, METH_O, DOC_HOSTSTREAM_LAUNCH},
+	    {"synchronize", METHOD(synchronize), METH_VARARGS | METH_KEYWORDS,
+	     DOC_HOSTSTREAM_SYNCHRONIZE},
+	    {"close", close_, METH_NOARGS, DOC_HOSTSTREAM_CLOSE},
 	    {NULL, NULL, 0, NULL},
 	};
 
-	core.host_stream = TYPE(
-	    module, core.object, "HostStream", struct object, 0,
-	    DOC("HostStream(client)\n--\n\n"
-		"A FIFO of functions that a thread of the library's runs. To host memory it is "
-		"what a CUDA\nstream is to memory of a GPU."),
-	    SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, methods});
+	core.host_stream = TYPE(module, core.object, "HostStream", struct object, 0,
+				DOC(DOC_HOSTSTREAM), SLOT(Py_tp_new, create),
+				SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, methods});
 	return core.host_stream != NULL;
 }
