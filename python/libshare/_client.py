@@ -16,7 +16,7 @@ from . import _core
 from ._core import Array, Client, HostStream, Pool
 from ._dtype import AS_BYTES, code
 from ._extend import extend
-from ._find import framework_layout, more_than_memory, on_gpu, order_of
+from ._find import framework_layout, need_plain, on_gpu, order_of
 from ._size import name_of, nbytes
 
 _PERSISTENT, _SAME_ADDRESS, _OPEN_OR_CREATE = 1, 2, 4
@@ -274,9 +274,7 @@ def is_table(thing: Any) -> bool:
 def memory_of(source: Any, *, named: bool = False) -> tuple[memoryview, str | None]:
     """What has the buffer protocol, and the name of its dtype, which may be None where the caller has named
     one. TypeError: it has no such protocol; ValueError: as of Pool.array()."""
-    more = more_than_memory(source)
-    if more is not None:
-        raise ValueError(more)
+    need_plain(source)
     try:
         content = memoryview(source)
     except TypeError:
@@ -326,10 +324,7 @@ class _Pool:
     def zeros(self, shape: Any, dtype: Any = "float64", **options: Any) -> Array:
         """As empty(), but all elements are zero. Waits until this is done."""
         array = self.empty(shape, dtype, **options)
-        if "stream" in options:
-            array.fill_zero(options["stream"])
-        else:
-            array.fill_zero()
+        array.fill_zero(*([options["stream"]] if "stream" in options else []))
         return array
 
     def array(self, source: Any, dtype: Any = None, **options: Any) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 from . import weights
 from ._client import is_table, memory_of
 from ._core import Array, Client, Pool
-from ._find import more_than_memory
+from ._find import need_plain
 
 
 class _OfMemory(weights.Source):
@@ -35,9 +35,7 @@ def _source_of(what: str, thing: Any) -> weights.Source:
         if isinstance(thing, getattr(sys.modules.get("torch"), "Tensor", ())):
             from . import torch
 
-            more = more_than_memory(thing, lazy_ok=True)
-            if more is not None:
-                raise ValueError(more)
+            need_plain(thing, lazy_ok=True)
             return torch._OfTensor(thing)
         content, dtype = memory_of(thing)
         assert dtype is not None

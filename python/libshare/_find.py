@@ -57,13 +57,18 @@ def more_than_memory(thing: Any, *, lazy_ok: bool = False) -> str | None:
     return None
 
 
+def need_plain(thing: Any, *, lazy_ok: bool = False) -> None:
+    """ValueError: it is more_than_memory()."""
+    more = more_than_memory(thing, lazy_ok=lazy_ok)
+    if more is not None:
+        raise ValueError(more)
+
+
 def framework_layout(thing: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, ...] | None] | None:
     """Address, dtype, shape and strides of a framework's tensor; None: it is of none, or of NumPy."""
     if not callable(getattr(thing, "data_ptr", None)) and not hasattr(thing, "__cuda_array_interface__"):
         return None
-    more = more_than_memory(thing)
-    if more is not None:
-        raise ValueError(more)
+    need_plain(thing)
     return _layout(thing)
 
 
@@ -113,9 +118,7 @@ def array_of(thing: Any) -> Array:
     """
     if isinstance(thing, Array):
         return thing
-    more = more_than_memory(thing)
-    if more is not None:
-        raise ValueError(more)
+    need_plain(thing)
     found = _core._array_of(thing)
     if found is NotImplemented or (found is None and 0 in thing.shape):
         address, dtype, shape, strides = _layout(thing)

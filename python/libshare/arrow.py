@@ -445,16 +445,12 @@ def table_of(array: Array) -> pa.Table:
     try:
         if first == _MAGIC:
             return _Reader(whole).read()
-        if first.startswith(b"\xff\xff\xff\xff"):
-            with pa.ipc.open_stream(whole) as stream:
-                table = stream.read_all()
-            table.validate()
-            return table
-        if first.startswith(b"ARROW1"):
-            with pa.ipc.open_file(whole) as file:
-                table = file.read_all()
-            table.validate()
-            return table
+        for begins, opened in ((b"\xff\xff\xff\xff", pa.ipc.open_stream), (b"ARROW1", pa.ipc.open_file)):
+            if first.startswith(begins):
+                with opened(whole) as stream:
+                    table = stream.read_all()
+                table.validate()
+                return table
     except (ValueError, TypeError, KeyError, IndexError, StopIteration, OverflowError, NotImplementedError,
             OSError, MemoryError, struct.error, pa.ArrowException) as e:
         raise TableError(f"the table is damaged, or of another version: {e}") from e

@@ -34,7 +34,7 @@ from torch.multiprocessing import reductions
 
 from . import _core, _pickle, _streams, _torch_host
 from ._core import Array, Client, Pool
-from ._find import array_of, more_than_memory, need_pool
+from ._find import array_of, more_than_memory, need_plain, need_pool
 from ._pickle import imported
 from .weights import Publication, Source, WeightsError
 from .weights import Weights as _Weights
@@ -80,9 +80,7 @@ def to_pool(pool: Pool, tensor: torch.Tensor) -> torch.Tensor:
     ValueError: it is more than one memory and its values (sparse, quantised, a subclass of torch's).
     """
     need_pool(pool)
-    more = more_than_memory(tensor, lazy_ok=True)
-    if more is not None:
-        raise ValueError(more)
+    need_plain(tensor, lazy_ok=True)
     copy = empty_like(pool, tensor)
     copy.copy_(tensor.detach(), non_blocking=copy.is_cuda)
     return copy

@@ -354,10 +354,9 @@ def attach_weights(client: Client, name: str, *, timeout: float | None = 0, **st
     """
     while True:
         last = client.lookup(name, mode="r", timeout=timeout, **stream)
-        whole = last if last.dtype == "uint8" and last.ndim == 1 else None
-        if whole is None:
+        if last.dtype != "uint8" or last.ndim != 1:
             raise WeightsError(f"{name!r} leads to one tensor, not to weights or a dict: Client.lookup() has it")
-        manifest = _manifest_of(whole, name)
+        manifest = _manifest_of(last, name)
         try:
             parts = [client.lookup(f"{manifest['prefix']}{i}", mode="r", timeout=0, **stream)
                      for i in range(manifest["parts"] - 1)]
@@ -368,7 +367,7 @@ def attach_weights(client: Client, name: str, *, timeout: float | None = 0, **st
             continue
         except _SENSELESS as e:
             raise _no_sense(name, e) from e
-        parts.append(whole)
+        parts.append(last)
         try:
             arrays = _tensors_of(manifest, parts)
         except _SENSELESS as e:
