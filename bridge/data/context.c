@@ -91,11 +91,6 @@ void data_close(struct bridge *b)
 	b->data = NULL;
 }
 
-void *data_gate(struct bridge *b)
-{
-	return staging_gate(b->data->staging, b->ordinal);
-}
-
 bool data_wants_pieces(const struct link *l)
 {
 	return is_staged(l->data, link_bridge(l)->ordinal);

@@ -26,8 +26,6 @@ struct reach;
 void data_prepare(void);
 int data_open(struct bridge *b);
 void data_close(struct bridge *b);
-/* What memory of the pool's device is allocated with (staging.h). */
-void *data_gate(struct bridge *b);
 /*
  * Each connection has a worker of UCX to itself: what is left of one that was lost does not get
  * into the next one. 0 or -1.

@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "bridge/bridge.h"
-#include "bridge/data/data.h"
-#include "bridge/data/memory.h"
+#include "bridge/data/inside.h"
 
 bool memory_is_cuda(const char *kind)
 {
@@ -24,7 +23,7 @@ void reach_of(share_buffer *buffer, struct reach *out)
 
 int reach_allocate(struct bridge *b, uint64_t size, struct reach *out)
 {
-	void *stream = b->ordinal < 0 ? NULL : data_gate(b);
+	void *stream = b->ordinal < 0 ? NULL : staging_gate(b->data->staging, b->ordinal);
 	share_buffer *buffer;
 	int r = share_alloc(b->pool, size, stream, &buffer);
 
