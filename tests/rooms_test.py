@@ -220,7 +220,7 @@ FACES = {
 
 # The rooms whose sources have an order.
 ORDERED = """agent base base/system bench bench/channel bench/load bridge bridge/channels
-    memory memory/cuda memory/gpu memory/host pages python/src/base python/src/client python/src/order
+    memory memory/cuda memory/gpu memory/host pages python/src/array python/src/base python/src/client python/src/order
     ring ring/consumer ring/producer tools tools/doctor tools/exporter tools/sharectl tools/top wire
     libshare/buffer libshare/channel libshare/client libshare/handle libshare/handover libshare/order libshare/pool
     libshare/program libshare/receiver libshare/segment libshare/sender libshare/service

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "python/src/array/array.h"
+#include "python/src/array/dlpack.h"
 #include "python/src/array/dtype.h"
 #include "python/src/base/args.h"
 #include "python/src/channel/channel.h"
@@ -92,7 +93,7 @@ PyMODINIT_FUNC PyInit__core(void)
 	process_generation();
 	core.dtype_codes = PyDict_New();
 	if (module && core.dtype_codes && listener_ready() && object_ready() &&
-	    client_ready(module) && pool_ready(module) && array_ready(module) &&
+	    client_ready(module) && pool_ready(module) && array_ready(module) && exchange_ready() &&
 	    host_stream_ready(module) && fence_ready(module) && event_ready(module) &&
 	    watch_ready(module) && message_ready(module) && channel_ready(module) &&
 	    service_ready(module) && add_errors(module) &&

@@ -8,31 +8,7 @@
 
 #include <stdlib.h>
 
-#include "python/src/array/by_address.h"
 #include "python/src/array/inside.h"
-
-struct source {
-	struct by_address entry; /* of the buffer while there are Arrays */
-	PyObject *object;
-	unsigned arrays;
-};
-
-void source_join(struct array *a, struct source *s)
-{
-	a->source = s;
-	if (s && s->arrays++ == 0)
-		by_address_set(&s->entry, a->b);
-}
-
-struct source *source_leave(struct array *a)
-{
-	struct source *s = a->source;
-
-	a->source = NULL;
-	if (s && --s->arrays == 0)
-		by_address_set(&s->entry, NULL);
-	return s;
-}
 
 /* In any thread, without the GIL. */
 static void let_go(void *data)

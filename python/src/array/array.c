@@ -94,6 +94,23 @@ static bool record_all_of(struct array *a, const struct array *of)
 	return true;
 }
 
+void source_join(struct array *a, struct source *s)
+{
+	a->source = s;
+	if (s && s->arrays++ == 0)
+		by_address_set(&s->entry, a->b);
+}
+
+struct source *source_leave(struct array *a)
+{
+	struct source *s = a->source;
+
+	a->source = NULL;
+	if (s && --s->arrays == 0)
+		by_address_set(&s->entry, NULL);
+	return s;
+}
+
 struct array *array_derive(struct array *of, const share_tensor *t)
 {
 	share_buffer *b = array_enter(of);
@@ -470,7 +487,5 @@ bool array_ready(PyObject *module)
 			  SLOT(Py_bf_getbuffer, array_get_buffer),
 			  SLOT(Py_bf_releasebuffer, array_release_buffer), {Py_tp_methods, methods},
 			  {Py_tp_members, array_members}, {Py_tp_getset, array_getters});
-	return core.array && exchange_make() &&
-	       PyObject_SetAttrString((PyObject *)core.array, "__dlpack_c_exchange_api__",
-				      core.exchange) == 0;
+	return core.array != NULL;
 }

@@ -49,7 +49,7 @@ bool array_leave(struct array *a, int r);
 bool array_is_usable(struct array *a); /* sets the exception if not */
 /* Notes that the array's reference was given away. */
 void array_given(struct array *a);
-/* adopt.c: where adopted memory comes from. It is found by its address as long as Arrays that know
+/* Where adopted memory comes from (adopt.c). It is found by its address as long as Arrays that know
  * it have a reference to the buffer; it must have no reference of its own, which would keep the
  * buffer. An Array joins while it has its reference, and leaves before it gives that up; with the
  * GIL. NULL is fine. */

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "python/src/array/by_address.h"
 #include "python/src/array/inside.h"
 
 struct exported {

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "python/src/array/by_address.h"
 #include "python/src/array/dlpack.h"
 #include "python/src/array/inside.h"
 
@@ -331,7 +330,7 @@ static int current_stream(int32_t device_type, int32_t device_id, void **stream)
 	return 0;
 }
 
-bool exchange_make(void)
+bool exchange_ready(void)
 {
 	static struct dl_exchange exchange = {
 	    .version = {1, 3},
@@ -342,6 +341,11 @@ bool exchange_make(void)
 	    .current_stream = current_stream,
 	};
 
-	core.exchange = PyCapsule_New(&exchange, "dlpack_exchange_api", NULL);
-	return core.exchange != NULL;
+	PyObject *capsule = PyCapsule_New(&exchange, "dlpack_exchange_api", NULL);
+	int r = capsule ? PyObject_SetAttrString((PyObject *)core.array,
+						 "__dlpack_c_exchange_api__", capsule)
+			: -1;
+
+	Py_XDECREF(capsule);
+	return r == 0;
 }

@@ -2,6 +2,7 @@
 #ifndef PYTHON_ARRAY_DLPACK_H
 #define PYTHON_ARRAY_DLPACK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The binary interface of DLPack, as far as it is used here: version 1.3, and the capsule from
@@ -65,6 +66,9 @@ struct dl_exchange {
 	int (*tensor_from)(void *object, struct dl_tensor *out); /* borrowed */
 	int (*current_stream)(int32_t device_type, int32_t device_id, void **stream);
 };
+
+/* Arrays have these functions from then on. */
+bool exchange_ready(void);
 
 struct array;
 /* Lends the array behind its own stream. The deleter of what is returned gives it back, in any

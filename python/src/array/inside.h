@@ -3,10 +3,18 @@
 #define PYTHON_ARRAY_INSIDE_H
 
 #include "python/src/array/array.h"
+#include "python/src/array/by_address.h"
 #include "python/src/array/dtype.h"
 #include "python/src/base/args.h"
 
 /* What the files of this room know of each other. */
+
+/* Of adopted memory: see source_join(). */
+struct source {
+	struct by_address entry; /* of the buffer while there are Arrays */
+	PyObject *object;
+	unsigned arrays;
+};
 
 /* As release_behind(), with the GIL, if that takes no time. Returns false if the caller has to use
  * that one. */
@@ -57,6 +65,5 @@ PyObject *array_dlpack_device(PyObject *self, PyObject *ignored);
 PyObject *array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);
 PyObject *array_lend(PyObject *self, PyObject *ignored);
 PyObject *array_cuda_interface(PyObject *self, void *ignored);
-bool exchange_make(void); /* fills core.exchange */
 
 #endif

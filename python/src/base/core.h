@@ -57,7 +57,6 @@ struct core {
 	PyObject *dtype_code;     /* function: a dtype of any framework to its number */
 	PyObject *dtype_codes;    /* dict: what dtype_code returned before */
 	PyObject *dumps, *loads;  /* functions: an object to JSON, and back */
-	PyObject *exchange;       /* capsule of DLPack's exchange API */
 };
 extern struct core core;
 
