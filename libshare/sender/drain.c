@@ -77,16 +77,6 @@ static int wait_for_unlocking(struct sender *sender, const struct goal *goal, in
 	return 0;
 }
 
-/* From a handle to its channel. */
-static int check_wait(share_channel **ch, int timeout_ms)
-{
-	int r = channel_resolve_as(ch, SHARE_PRODUCER);
-
-	if (r == 0 && timeout_ms < -1)
-		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
-	return r;
-}
-
 /* Some messages wait for a consumer to come, or to have room. */
 static int still_wait(const struct sender *sender, int error)
 {
@@ -95,29 +85,9 @@ static int still_wait(const struct sender *sender, int error)
 					: "messages wait for consumers to have room");
 }
 
-int share_channel_flush(share_channel *ch, int timeout_ms)
+static int not_reached(struct sender *sender, const struct goal *goal, int error)
 {
-	RANGE("share_channel_flush", 0);
-	HAZARDS;
-	static const struct goal nothing_waits = {false, 0};
-	struct sender *sender;
-	int r = check_wait(&ch, timeout_ms);
-
-	if (r != 0)
-		return r;
-	sender = sender_lock(ch);
-	sender->members->waiting++;
-	r = wait_for_unlocking(sender, &nothing_waits, deadline_from(timeout_ms));
-	sender->members->waiting--;
-	if (r == SHARE_ETIMEDOUT)
-		r = still_wait(sender, timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT);
-	channel_unlock_and_end(ch);
-	return r;
-}
-
-static int not_acknowledged(struct sender *sender, int error)
-{
-	uint64_t who = ring_producer_keepers(sender->ring);
+	uint64_t who = goal->acknowledged ? ring_producer_keepers(sender->ring) : 0;
 	char name[SENDER_NAME_SIZE];
 
 	if (!who)
@@ -126,41 +96,49 @@ static int not_acknowledged(struct sender *sender, int error)
 		    sender_name(sender, who, name));
 }
 
-/* All that was sent until now, or with a smaller number than @before. */
-static int drain(share_channel *ch, uint64_t before, int timeout_ms)
+/* From a handle. Of what is to be acknowledged, it is what was sent until now, at most. */
+static int wait_for(share_channel *ch, struct goal goal, int timeout_ms)
 {
 	struct ring_producer_stats s;
 	struct sender *sender;
-	struct goal goal;
-	int r = check_wait(&ch, timeout_ms);
+	int r = channel_resolve_as(&ch, SHARE_PRODUCER);
 
+	if (r == 0 && timeout_ms < -1)
+		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
 	if (r != 0)
 		return r;
 	sender = sender_lock(ch);
 	ring_producer_get_stats(sender->ring, &s);
-	goal = (struct goal){true, before < s.sent ? before : s.sent};
-	sender->drains++;
+	goal.before = goal.before < s.sent ? goal.before : s.sent;
+	sender->drains += goal.acknowledged;
 	sender->members->waiting++;
 	r = wait_for_unlocking(sender, &goal, deadline_from(timeout_ms));
 	sender->members->waiting--;
-	sender->drains--;
+	sender->drains -= goal.acknowledged;
 	sender_awake(sender);
 	if (r == SHARE_ETIMEDOUT)
-		r = not_acknowledged(sender, timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT);
+		r = not_reached(sender, &goal, timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT);
 	channel_unlock_and_end(ch);
 	return r;
+}
+
+int share_channel_flush(share_channel *ch, int timeout_ms)
+{
+	RANGE("share_channel_flush", 0);
+	HAZARDS;
+	return wait_for(ch, (struct goal){.acknowledged = false}, timeout_ms);
 }
 
 int share_channel_drain(share_channel *ch, int timeout_ms)
 {
 	RANGE("share_channel_drain", 0);
 	HAZARDS;
-	return drain(ch, UINT64_MAX, timeout_ms);
+	return wait_for(ch, (struct goal){true, UINT64_MAX}, timeout_ms);
 }
 
 int share_drain_before(share_channel *ch, uint64_t before, int timeout_ms)
 {
 	RANGE("share_channel_drain", 0);
 	HAZARDS;
-	return drain(ch, before, timeout_ms);
+	return wait_for(ch, (struct goal){true, before}, timeout_ms);
 }
