@@ -34,10 +34,10 @@ static struct channel_owner *next(struct sender *sender, int64_t now)
 		if (is_left_behind(&sender->members->peers[i]))
 			return sender->members->peers[i].owner;
 	STAILQ_FOREACH (c, &sender->cooling, link)
-		for (size_t i = 0; i < c->fences.n; i++)
-			if (c->owners[i]->gone && (sender->ch->shape.mode == CHANNEL_DIRECT ||
-						   sender_cools_too_long(sender, c, i, now)))
-				return c->owners[i];
+		for (uint32_t i = 0; i < c->n; i++)
+			if (c->held[i].owner->gone && (sender->ch->shape.mode == CHANNEL_DIRECT ||
+						       sender_cools_too_long(sender, c, i, now)))
+				return c->held[i].owner;
 	return NULL;
 }
 
@@ -62,15 +62,13 @@ static void forget_fences(struct sender *sender, struct channel_owner *owner)
 	struct channel_cooling *c;
 
 	STAILQ_FOREACH (c, &sender->cooling, link) {
-		for (size_t i = 0; i < c->fences.n;) {
-			if (c->owners[i] != owner) {
+		for (uint32_t i = 0; i < c->n;) {
+			if (c->held[i].owner != owner) {
 				i++;
 				continue;
 			}
-			fence_drop(&c->fences.all[i]);
-			c->fences.n--;
-			c->fences.all[i] = c->fences.all[c->fences.n];
-			c->owners[i] = c->owners[c->fences.n];
+			fence_drop(&c->held[i].fence);
+			c->held[i] = c->held[--c->n];
 			owner_done_with_fence(owner);
 		}
 	}
@@ -83,8 +81,8 @@ static void find_cooling(const struct sender *sender, const struct channel_owner
 	const struct channel_cooling *c;
 
 	STAILQ_FOREACH (c, &sender->cooling, link)
-		for (size_t i = 0; i < c->fences.n; i++)
-			if (c->owners[i] == owner)
+		for (uint32_t i = 0; i < c->n; i++)
+			if (c->held[i].owner == owner)
 				ring_producer_add_tickets(sender->ring, c->ticket, tickets);
 }
 

@@ -44,8 +44,11 @@ struct channel_cooling {
 	STAILQ_ENTRY(channel_cooling) link;
 	uint32_t ticket;
 	int64_t since_ms;
-	struct fences fences;
-	struct channel_owner *owners[]; /* of each of these */
+	uint32_t n;
+	struct {
+		struct held_fence fence;
+		struct channel_owner *owner;
+	} held[];
 };
 
 /* A message that was delivered too often, for share_channel_take_back(). */
@@ -207,7 +210,7 @@ void sender_leave(struct sender *sender, struct channel_peer *p);
 bool sender_leave_stalled_unlocking(struct sender *sender);
 /* Of the fences that a ticket waits for, whether consumer @i has kept this one for as long as it
  * may keep us waiting. */
-bool sender_cools_too_long(struct sender *sender, const struct channel_cooling *c, size_t i,
+bool sender_cools_too_long(struct sender *sender, const struct channel_cooling *c, uint32_t i,
 			   int64_t now);
 /* There was room, so all clocks stop. */
 void sender_has_room(struct sender *sender);

@@ -148,11 +148,11 @@ static uint32_t least_patience(const struct sender *sender)
 	return least;
 }
 
-bool sender_cools_too_long(struct sender *sender, const struct channel_cooling *c, size_t i,
+bool sender_cools_too_long(struct sender *sender, const struct channel_cooling *c, uint32_t i,
 			   int64_t now)
 {
 	return sender->patience.stall_ms != UINT32_MAX &&
-	       now - c->since_ms >= c->owners[i]->patience_ms;
+	       now - c->since_ms >= c->held[i].owner->patience_ms;
 }
 
 /* Tickets are missing: leaves consumers behind whose fences keep them for longer than they may.
@@ -165,8 +165,8 @@ static bool leave_cooling(struct sender *sender, int64_t now)
 	if (!ring_producer_lacks_tickets(sender->ring))
 		return false;
 	STAILQ_FOREACH (c, &sender->cooling, link) {
-		for (size_t i = 0; i < c->fences.n; i++) {
-			struct channel_peer *p = owner_peer(sender, c->owners[i]);
+		for (uint32_t i = 0; i < c->n; i++) {
+			struct channel_peer *p = owner_peer(sender, c->held[i].owner);
 
 			if (!p || p->left || !sender_cools_too_long(sender, c, i, now))
 				continue;

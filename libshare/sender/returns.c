@@ -128,45 +128,34 @@ void channel_given_fences(share_channel *ch, struct ring_fence given, struct fen
 	out->n = channel_hold_given(ch, given, &out->few[0]);
 }
 
-/* Those not yet reached, after what is in @out; @owners: whose each is, or NULL. Without memory
- * for them, waits here. */
-static void hold_all(struct sender *sender, const struct ring_return *ret, struct fences *out,
-		     struct channel_owner **owners)
+/* Those not yet reached, after what is in @out: whether there are any. Without memory for one,
+ * waits here. */
+static bool hold_all(struct sender *sender, const struct ring_return *ret, struct fences *out)
 {
+	bool any = false;
+
 	for (uint32_t i = 0; i < ret->n; i++) {
 		struct held_fence f;
 
 		if (!hold(sender, &ret->fences[i], &f))
 			continue;
-		if (out->all == out->few && out->n == sizeof(out->few) / sizeof(out->few[0])) {
-			struct held_fence *more = calloc(ret->n + 1, sizeof(*more));
-
-			if (!more) {
-				fence_block(sender->ch->client, &f, -1);
-				fence_drop(&f);
-				continue;
-			}
-			for (size_t k = 0; k < out->n; k++)
-				more[k] = out->few[k];
-			out->all = more;
-		}
-		if (owners) {
-			owners[out->n] = owner_of(&ret->fences[i]);
-			owners[out->n]->ring.fences++;
-		}
-		out->all[out->n++] = f;
+		any = true;
+		if (fences_add(out, &f))
+			continue;
+		fence_block(sender->ch->client, &f, -1);
+		fence_drop(&f);
 	}
+	return any;
 }
 
 static bool are_reached(struct sender *sender, struct channel_cooling *c)
 {
-	struct fences *f = &c->fences;
-
-	while (f->n > 0 && fence_state(sender->ch->client, &f->all[f->n - 1]) != TIMELINE_PENDING) {
-		fence_drop(&f->all[--f->n]);
-		owner_done_with_fence(c->owners[f->n]);
+	while (c->n > 0 &&
+	       fence_state(sender->ch->client, &c->held[c->n - 1].fence) != TIMELINE_PENDING) {
+		fence_drop(&c->held[--c->n].fence);
+		owner_done_with_fence(c->held[c->n].owner);
 	}
-	return f->n == 0;
+	return c->n == 0;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -177,28 +166,33 @@ static void cool_until_reached(struct sender *sender, const struct ring_return *
 {
 	cooling->ticket = ret->ticket;
 	cooling->since_ms = clock_coarse_ms();
-	channel_given_fences(sender->ch, (struct ring_fence){0, 0}, &cooling->fences);
-	hold_all(sender, ret, &cooling->fences, cooling->owners);
+	cooling->n = 0;
+	for (uint32_t i = 0; i < ret->n; i++) {
+		struct channel_owner *owner = owner_of(&ret->fences[i]);
+
+		if (!hold(sender, &ret->fences[i], &cooling->held[cooling->n].fence))
+			continue;
+		cooling->held[cooling->n++].owner = owner;
+		owner->ring.fences++;
+	}
 	STAILQ_INSERT_TAIL(&sender->cooling, cooling, link);
 }
 
 static void retire(struct sender *sender, const struct ring_return *ret, bool pending)
 {
 	struct channel_cooling *cooling =
-	    pending ? malloc(sizeof(*cooling) + ret->n * sizeof(void *)) : NULL;
-	struct fences fences;
+	    pending ? malloc(sizeof(*cooling) + ret->n * sizeof(cooling->held[0])) : NULL;
+	struct held_fence f;
 
 	if (cooling) {
 		cool_until_reached(sender, ret, cooling);
 		return;
 	}
-	if (pending) {
-		channel_given_fences(sender->ch, (struct ring_fence){0, 0}, &fences);
-		hold_all(sender, ret, &fences, NULL);
-		for (size_t i = 0; i < fences.n; i++)
-			fence_block(sender->ch->client, &fences.all[i], -1);
-		fences_deinit(&fences);
-	}
+	for (uint32_t i = 0; pending && i < ret->n; i++)
+		if (hold(sender, &ret->fences[i], &f)) {
+			fence_block(sender->ch->client, &f, -1);
+			fence_drop(&f);
+		}
 	ring_producer_retire(sender->ring, ret->ticket);
 }
 
@@ -214,7 +208,6 @@ void sender_cool(struct sender *sender, bool all)
 			continue;
 		STAILQ_REMOVE(&sender->cooling, c, channel_cooling, link);
 		ring_producer_retire(sender->ring, c->ticket);
-		fences_deinit(&c->fences);
 		free(c);
 	}
 }
@@ -349,7 +342,7 @@ static __attribute__((noinline)) void collect_further(struct sender *sender,
 
 		next = sent->further;
 		give_back_later(sender, sent->buffer, sent->given, ret->further_retained[i], out);
-		hold_all(sender, ret, &r->fences, NULL);
+		hold_all(sender, ret, &r->fences);
 		give_back_sent(sender, sent);
 	}
 }
@@ -359,15 +352,12 @@ static bool collect(struct sender *sender, const struct ring_return *ret,
 		    const struct channel_sent *sent, struct channel_returns *out)
 {
 	struct channel_return *r = &out->returns[out->n];
-	size_t ours;
 	bool pending;
 
 	r->shared = ret->retained;
 	r->buffer = sent->buffer;
 	channel_given_fences(sender->ch, sent->given, &r->fences);
-	ours = r->fences.n;
-	hold_all(sender, ret, &r->fences, NULL);
-	pending = r->fences.n > ours;
+	pending = hold_all(sender, ret, &r->fences);
 	if (r->buffer)
 		out->n++;
 	else

@@ -161,7 +161,8 @@ static void end(struct members *members)
 		ring_producer_free(sender->ring);
 	while ((cooling = STAILQ_FIRST(&sender->cooling))) {
 		STAILQ_REMOVE_HEAD(&sender->cooling, link);
-		fences_deinit(&cooling->fences);
+		while (cooling->n > 0)
+			fence_drop(&cooling->held[--cooling->n].fence);
 		free(cooling);
 	}
 	fd_close(sender->ready.room);
