@@ -35,12 +35,6 @@ static uint32_t in_flight(struct sender *sender, uint64_t *sent)
 	return stats.in_flight;
 }
 
-/* Somebody wants to be the last to have what is in flight, in some channel of the client. */
-static bool is_awaited(const share_channel *ch)
-{
-	return buffers_are_awaited(ch->client);
-}
-
 /* Consumers ring once a sleep, so it is announced anew each time; before the look, so that what is
  * acknowledged after that rings. And before the broker is asked anything: that may take time. */
 static void look_for_awaited_unlocking(struct sender *sender)
@@ -49,7 +43,7 @@ static void look_for_awaited_unlocking(struct sender *sender)
 	uint64_t looks = atomic_load(&c->looks);
 	struct ring_sleep sleep;
 
-	sender->awaited = is_awaited(sender->ch);
+	sender->awaited = buffers_are_awaited(c);
 	if (!sender->awaited) {
 		sender_awake(sender);
 		return;
@@ -65,7 +59,7 @@ static void look_for_awaited_unlocking(struct sender *sender)
 
 static void work_unlocking(struct sender *sender)
 {
-	if (sender->awaited || is_awaited(sender->ch))
+	if (sender->awaited || buffers_are_awaited(sender->ch->client))
 		look_for_awaited_unlocking(sender);
 	members_look_for_deaths(sender->members);
 	if (members_are_out_of_date(sender->members))
@@ -83,20 +77,11 @@ static void work_unlocking(struct sender *sender)
 	members_wake_others(sender->members);
 }
 
-/* What woke us. */
-static bool drain(share_channel *ch)
-{
-	eventfd_t ignored;
-
-	eventfd_read(ch->wakeup, &ignored);
-	return channel_drain_doorbell(ch);
-}
-
 /* There is something that nobody rings for. */
 static bool has_to_look(struct sender *sender)
 {
 	return members_are_out_of_date(sender->members) || !STAILQ_EMPTY(&sender->cooling) ||
-	       sender->background.wants_tickets || is_awaited(sender->ch) ||
+	       sender->background.wants_tickets || buffers_are_awaited(sender->ch->client) ||
 	       sender_clock_runs(sender);
 }
 
@@ -176,6 +161,7 @@ static void *keep(void *data)
 	int look = LOOK_MS;
 	uint64_t last_sent = 0;
 	bool changed = false;
+	eventfd_t ignored;
 
 	while (!sender->background.ends) {
 		uint32_t before, after;
@@ -183,7 +169,8 @@ static void *keep(void *data)
 		bool rests, rang;
 
 		before = in_flight(sender, &sent);
-		changed |= sent != last_sent || is_awaited(ch) || sender_clock_runs(sender);
+		changed |= sent != last_sent || buffers_are_awaited(ch->client) ||
+			   sender_clock_runs(sender);
 		look = changed ? LOOK_MS : 2 * look;
 		if (look > LOOK_LAST_MS)
 			look = LOOK_LAST_MS;
@@ -194,7 +181,8 @@ static void *keep(void *data)
 		channel_unlock(ch);
 		buffers_look_again(ch->client);
 		poll(&p, 1, rests ? -1 : look);
-		rang = drain(ch);
+		eventfd_read(ch->wakeup, &ignored);
+		rang = channel_drain_doorbell(ch);
 		sender = sender_lock(ch);
 		sender->background.rests = sender->background.idles = false;
 		sender_awake(sender);

@@ -271,9 +271,6 @@ share_buffer *sender_first_loan(const share_outgoing *m);
 /* Puts a message of several into the ring: 0, NEEDS_LEASE or negative errno. What was given is not
  * the caller's any more, and may be gone. */
 int sender_put_several(struct sender *sender, const share_outgoing *m, const struct sending *s);
-/* channel_send() of @n messages: how many were sent, or an error when there were none. */
-int sender_send(share_channel *ch, const struct channel_target *to, const share_outgoing *messages,
-		size_t n, void *stream, int timeout_ms, struct ring_fence *signalled);
 
 /* ------------------------------------------------------------------------------------------- */
 /* background.c                                                                                */

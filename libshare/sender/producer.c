@@ -133,24 +133,16 @@ static int sleep_unlocking(struct sender *sender, const share_outgoing *m, const
 	return r;
 }
 
-/* For an event loop, which is told when there may be room. As put(). */
-static int arm_unlocking(struct sender *sender, const share_outgoing *m, const struct sending *s)
-{
-	return sender_arm(sender, READY_SEND) ? put_again_unlocking(sender, m, s) : -EAGAIN;
-}
-
-static int not_told(void)
-{
-	return fail_constant(SHARE_ETIMEDOUT,
-			     "the broker has not said within the time limit who takes part");
-}
-
-/* The broker does not know a member any more that another thread has given up. */
-static int sync_failed(const struct sender *sender, int r)
+/* What came of asking who takes part. The broker does not know a member any more that another
+ * thread has given up, and what is in the ring is the closing thread's then. */
+static int result_of_sync(const struct sender *sender, int r)
 {
 	if (sender->members->given_up)
 		return wait_given_up();
-	return r == 1 ? not_told() : r;
+	return r == 1
+		   ? fail_constant(SHARE_ETIMEDOUT,
+				   "the broker has not said within the time limit who takes part")
+		   : r;
 }
 
 /* One message that did not fit at once: 0, NEEDS_LEASE or an error. */
@@ -165,7 +157,7 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 		if (members_are_out_of_date(sender->members)) {
 			r = members_sync_until_unlocking(sender->members, s->waits ? deadline : -1);
 			if (r != 0)
-				return sync_failed(sender, r);
+				return result_of_sync(sender, r);
 		}
 		if (s->to && !is_there(sender, s->to))
 			return fail(SHARE_ENOENT, "that consumer is not there any more");
@@ -184,8 +176,8 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 		}
 		if (r == -EAGAIN && left != 0)
 			r = sleep_unlocking(sender, m, s, left);
-		else if (r == -EAGAIN)
-			r = arm_unlocking(sender, m, s);
+		else if (r == -EAGAIN && sender_arm(sender, READY_SEND))
+			r = put_again_unlocking(sender, m, s);
 		if (r == -EAGAIN && left == 0)
 			return sender_no_room(sender, s->waits);
 		if (r == -ENOENT)
@@ -329,20 +321,12 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 	if (members_are_out_of_date(sender->members) && !MUTATION(send_without_looking))
 		r = members_sync_until_unlocking(sender->members,
 						 timeout_ms > 0 ? deadline_from(timeout_ms) : -1);
-	if (r != 0)
-		r = sync_failed(sender, r);
-	/* what is in the ring is the closing thread's then */
-	else if (sender->members->given_up)
-		r = wait_given_up();
+	r = result_of_sync(sender, r);
 	if (r == 0 && to && !is_there(sender, to))
 		r = fail(SHARE_ENOENT, "there is no such consumer");
 	done = r != 0 ? r : put_all_unlocking(sender, messages, n, &s);
 	sender->members->waiting--;
-	if (r != 0) {
-		channel_unlock_and_end(ch);
-		return r;
-	}
-	if (sender->members->given_up) { /* what is in it is the closing thread's */
+	if (r != 0 || sender->members->given_up) {
 		channel_unlock_and_end(ch);
 		return done;
 	}
@@ -375,8 +359,8 @@ static bool is_nothing_but_data(const share_channel *ch, const share_outgoing *m
 	       m->data_size <= ch->shape.data_max && (m->data || m->data_size == 0);
 }
 
-int sender_send(share_channel *ch, const struct channel_target *to, const share_outgoing *messages,
-		size_t n, void *stream, int timeout_ms, struct ring_fence *signalled)
+int channel_send(share_channel *ch, const struct channel_target *to, const share_outgoing *messages,
+		 size_t n, void *stream, int timeout_ms, struct ring_fence *signalled)
 {
 	int r = 0;
 
@@ -390,14 +374,4 @@ int sender_send(share_channel *ch, const struct channel_target *to, const share_
 	r = send_taken(ch, to, messages, n, stream, timeout_ms, signalled);
 	keep_given(messages, r > 0 ? (size_t)r : 0, n);
 	return r;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-
-int channel_send(share_channel *ch, const struct channel_target *to, const share_outgoing *m,
-		 void *stream, int timeout_ms, struct ring_fence *signalled)
-{
-	int r = sender_send(ch, to, m, 1, stream, timeout_ms, signalled);
-
-	return r > 0 ? 0 : r;
 }

@@ -18,11 +18,6 @@
 
 #include "libshare/sender/inside.h"
 
-static void be_readable(struct sender *sender)
-{
-	eventfd_write(sender->ready.room, 1);
-}
-
 /* These calls are not told any more. */
 static void untell(struct sender *sender, uint32_t calls)
 {
@@ -42,7 +37,7 @@ void sender_tell(struct sender *sender, uint32_t calls)
 		return;
 	sender->ready.armed &= ~now;
 	if (!sender->ready.told)
-		be_readable(sender);
+		eventfd_write(sender->ready.room, 1);
 	sender->ready.told |= now;
 }
 
@@ -119,7 +114,7 @@ int sender_get_fd(struct members *members)
 {
 	if (!members->wants_fd) {
 		members->sender->ready.told = READY_UNKNOWN;
-		be_readable(members->sender);
+		eventfd_write(members->sender->ready.room, 1);
 	}
 	members->wants_fd = true;
 	return members->sender->ready.room;
@@ -133,7 +128,7 @@ int channel_get_room_fd(share_channel *ch)
 	sender->members->wants_fd = sender->ready.of_service = true;
 	if (sender->ready.armed & READY_REFUSED) {
 		sender->ready.told = READY_SEND;
-		be_readable(sender);
+		eventfd_write(sender->ready.room, 1);
 	}
 	channel_unlock(ch);
 	return room;

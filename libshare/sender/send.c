@@ -78,7 +78,7 @@ static int send_plain(share_channel *ch, const share_outgoing *messages, size_t 
 	for (size_t i = 0; r == 0 && i < n; i++)
 		r = make_plain(ch, (const char *)messages + i * stride, stride, &plain[i]);
 	if (r == 0)
-		r = sender_send(ch, NULL, plain, n, stream, timeout_ms, NULL);
+		r = channel_send(ch, NULL, plain, n, stream, timeout_ms, NULL);
 	free(plain);
 	return r;
 }
@@ -100,7 +100,7 @@ static int send_public(share_channel *ch, const share_outgoing *messages, size_t
 		return r;
 	if (messages->size != sizeof(*messages) || any_has_list(messages, n))
 		return send_plain(ch, messages, n, stream, limit);
-	return sender_send(ch, NULL, messages, n, stream, limit, NULL);
+	return channel_send(ch, NULL, messages, n, stream, limit, NULL);
 }
 
 int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)

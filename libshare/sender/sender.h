@@ -23,12 +23,12 @@ bool senders_have_looked_client_locked(const share_client *c, uint64_t look);
 /* ------------------------------------------------------------------------------------------- */
 /* For services                                                                                */
 
-/* This is share_send(), in CHANNEL_DIRECT to @to, which is NULL in other modes. If @timeout_ms is
- * 0, the answer is SHARE_EAGAIN when there is no room, whatever the channel's options say. It is
- * SHARE_ENOENT when there is no such consumer. @signalled, if not NULL, becomes the fence that was
- * signalled on @stream. */
-int channel_send(share_channel *ch, const struct channel_target *to, const share_outgoing *m,
-		 void *stream, int timeout_ms, struct ring_fence *signalled);
+/* This is share_send_many(), in CHANNEL_DIRECT to @to, which is NULL in other modes: how many were
+ * sent, or an error when there were none. If @timeout_ms is 0, that is SHARE_EAGAIN when there is
+ * no room, whatever the channel's options say. It is SHARE_ENOENT when there is no such consumer.
+ * @signalled, if not NULL, becomes the fence that was signalled on @stream. */
+int channel_send(share_channel *ch, const struct channel_target *to, const share_outgoing *messages,
+		 size_t n, void *stream, int timeout_ms, struct ring_fence *signalled);
 /* This is share_channel_take_back(). */
 int channel_take_back(share_channel *ch, share_message *out);
 /* One that is sent, of whatever size its struct is, for channel_send(): 0, or SHARE_EINVAL. */

@@ -97,7 +97,7 @@ int service_check(const share_service *s, int role);
 int service_resolve_as(share_service **s, int role);
 /* 0, or SHARE_EINVAL for what a user wants to go with "a request" or "an answer". */
 int service_check_data(const share_service *s, const share_outgoing *m, const char *of);
-/* This is channel_send(), of @m with @tail behind its data. */
+/* This is channel_send() of one, with @tail behind its data: 0 or an error. */
 int service_send(share_channel *ch, const struct channel_target *to, share_outgoing *m,
 		 const void *tail, size_t tail_size, void *stream, int timeout_ms,
 		 struct ring_fence *signalled);

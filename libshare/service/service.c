@@ -57,10 +57,10 @@ int service_send(share_channel *ch, const struct channel_target *to, share_outgo
 	memcpy(bytes + m->data_size, tail, tail_size);
 	m->data = bytes;
 	m->data_size += tail_size;
-	r = channel_send(ch, to, m, stream, timeout_ms, signalled);
+	r = channel_send(ch, to, m, 1, stream, timeout_ms, signalled);
 	if (bytes != few)
 		free(bytes);
-	return r;
+	return r > 0 ? 0 : r;
 }
 
 int service_keep_given(share_channel *ch, share_outgoing *m, void *stream, bool *gives)
