@@ -21,7 +21,6 @@ struct channel_peer {
 	bool ended;                  /* a producer that sends no more, as its own page says */
 	bool end_told;               /* the program knows that the last of those there has gone */
 	uint32_t uid;                /* its user's */
-	uint32_t patience_ms;        /* how long it may keep us waiting */
 	struct channel_owner *owner; /* of a consumer that is known */
 	bool charged;                /* its user was charged for how long it has kept us waiting */
 	int64_t stalled_since;

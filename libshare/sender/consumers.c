@@ -38,7 +38,6 @@ int sender_meet(struct members *members, struct channel_peer *p)
 					(p->flags & WIRE_MEMBER_LATEST ? RING_LATEST : 0));
 		p->known = true;
 		sender_set_patience(sender, p);
-		p->owner->patience_ms = p->patience_ms;
 	} else if (p->known && p->state == WIRE_MEMBER_LEFT && !p->left) {
 		sender_leave(sender, p);
 	}

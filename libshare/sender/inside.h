@@ -36,7 +36,8 @@ struct channel_owner {
 	LIST_ENTRY(channel_owner) link;
 	bool gone;              /* it is no peer any more, so that this goes with the last fence */
 	struct held_fence hold; /* of its timelines */
-	uint32_t uid, patience_ms;
+	uint32_t uid;
+	uint32_t patience_ms; /* how long it may keep us waiting */
 };
 
 /* A ticket whose message was acknowledged by streams that have not got there yet. */

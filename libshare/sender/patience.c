@@ -72,17 +72,17 @@ void sender_set_patience(struct sender *sender, struct channel_peer *p)
 	int64_t now = clock_coarse_ms(), left;
 	const struct channel_user *u;
 
-	p->patience_ms = sender->patience.stall_ms;
+	p->owner->patience_ms = sender->patience.stall_ms;
 	if (sender->patience.stall_ms == UINT32_MAX)
 		return;
 	u = user_of(sender, p->uid, now);
 	if (u->uid == p->uid) {
 		left = ((int64_t)STALLS * sender->patience.stall_ms - spent_by(u, now)) / 2;
-		if (left < p->patience_ms)
-			p->patience_ms = left > 0 ? (uint32_t)left : 0;
+		if (left < p->owner->patience_ms)
+			p->owner->patience_ms = left > 0 ? (uint32_t)left : 0;
 	}
-	if (p->patience_ms < sender->patience.least_ms)
-		sender->patience.least_ms = p->patience_ms;
+	if (p->owner->patience_ms < sender->patience.least_ms)
+		sender->patience.least_ms = p->owner->patience_ms;
 }
 
 /* Of the user's consumers that stall, the one that has for longest. */
@@ -142,8 +142,8 @@ static uint32_t least_patience(const struct sender *sender)
 	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++) {
 		const struct channel_peer *p = &sender->members->peers[i];
 
-		if (p->known && !p->left && p->patience_ms < least)
-			least = p->patience_ms;
+		if (p->known && !p->left && p->owner->patience_ms < least)
+			least = p->owner->patience_ms;
 	}
 	return least;
 }
@@ -205,7 +205,8 @@ bool sender_leave_stalled_unlocking(struct sender *sender)
 			p->stalled_since = now;
 			sender->patience.stalling |= bit_of(sender, p);
 		}
-		if (!moved && p->known && !p->left && now - p->stalled_since >= p->patience_ms) {
+		if (!moved && p->known && !p->left &&
+		    now - p->stalled_since >= p->owner->patience_ms) {
 			sender_leave(sender, p);
 			any = true;
 		}
