@@ -44,15 +44,6 @@ void channel_free(share_channel *ch)
 	handle_free(ch);
 }
 
-int channel_check_role(const share_channel *ch, int role)
-{
-	if (role && role != ch->role)
-		return fail(SHARE_EACCES, role == SHARE_PRODUCER
-					      ? "this is a consumer of the channel"
-					      : "this is a producer of the channel");
-	return 0;
-}
-
 int channel_given_up(void)
 {
 	return fail_constant(SHARE_EINVAL, "this channel handle was given up already");
@@ -62,7 +53,11 @@ int channel_resolve_as(share_channel **ch, int role)
 {
 	int r = channel_resolve(ch);
 
-	return r != 0 ? r : channel_check_role(*ch, role);
+	if (r == 0 && role != (*ch)->role)
+		r = fail(SHARE_EACCES, role == SHARE_PRODUCER
+					   ? "this is a consumer of the channel"
+					   : "this is a producer of the channel");
+	return r;
 }
 
 struct members *channel_lock(share_channel *ch)

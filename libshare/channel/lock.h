@@ -15,9 +15,8 @@
  * sleeps with the channel's lock held; the condition variable of the channel lets go of it.
  */
 
-/* Finds the channel of a handle, of which the program has to have this role; 0: any. */
+/* Finds the channel of a handle, of which the program has to have this role. */
 int channel_resolve_as(share_channel **ch, int role);
-int channel_check_role(const share_channel *ch, int role);
 /* In a call that has begun when another thread gives the channel up, where it would not wait:
  * SHARE_EINVAL. */
 int channel_given_up(void);

@@ -170,28 +170,17 @@ static int order(share_channel *ch, int64_t deadline, void *stream, share_messag
 		   : r;
 }
 
-static int check(const share_channel *ch, int timeout_ms)
+static int check_limit(int timeout_ms)
 {
-	int r = channel_check_role(ch, SHARE_CONSUMER);
-
-	if (r == 0 && timeout_ms < -1)
-		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds, not %d",
-			 timeout_ms);
-	return r;
-}
-
-/* 1, or an error. */
-static int receive_ordered(share_channel *ch, int timeout_ms, void *stream, share_message *out)
-{
-	int64_t deadline = deadline_of(timeout_ms);
-	int r = receive(ch, timeout_ms, deadline, out);
-
-	return r == 1 ? order(ch, deadline, stream, out) : r;
+	return timeout_ms >= -1
+		   ? 0
+		   : fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds, not %d",
+			  timeout_ms);
 }
 
 int channel_receive(share_channel *ch, int timeout_ms, share_message *out)
 {
-	int r = check(ch, timeout_ms);
+	int r = check_limit(timeout_ms);
 	size_t done = 0;
 
 	if (r == 0)
@@ -230,16 +219,14 @@ int share_try_recv(share_channel *ch, share_message *out)
 	int r = message_begin(out);
 
 	if (r == 0)
-		r = channel_resolve(&ch);
-	if (r == 0)
-		r = check(ch, 0);
+		r = channel_resolve_as(&ch, SHARE_CONSUMER);
 	if (r != 0)
 		return r;
 	receiver = receiver_trylock(ch);
 	if (receiver) {
 		if (STAILQ_EMPTY(&receiver->stash) && !members_are_out_of_date(receiver->members) &&
 		    !receiver->stale && !receiver->members->given_up)
-			r = receiver_take(receiver, out);
+			r = receiver_take_run(receiver, out, 0, 1);
 		channel_unlock(ch);
 	}
 	if (r == 1 && !is_at_hand(ch, out)) {
@@ -256,6 +243,7 @@ static int receive_more(share_channel *ch, int timeout_ms, void *stream, share_m
 			size_t n, size_t *done)
 {
 	size_t stride = out->size, before = *done;
+	int64_t deadline = deadline_of(timeout_ms);
 	int r = receive_at_once(ch, out, stride, n, done);
 	share_message *m;
 
@@ -264,7 +252,7 @@ static int receive_more(share_channel *ch, int timeout_ms, void *stream, share_m
 		if (!is_data_alone(m)) {
 			r = reach(ch, m);
 			if (r == 1)
-				r = order(ch, deadline_of(timeout_ms), stream, m);
+				r = order(ch, deadline, stream, m);
 			*done -= r != 1;
 		}
 		return r == 0 ? 1 : r;
@@ -278,7 +266,9 @@ static int receive_more(share_channel *ch, int timeout_ms, void *stream, share_m
 	m = message_at(out, *done, stride);
 	if (*done > 0)
 		message_prepare(m, stride);
-	r = receive_ordered(ch, timeout_ms, stream, m);
+	r = receive(ch, timeout_ms, deadline, m);
+	if (r == 1)
+		r = order(ch, deadline, stream, m);
 	*done += r == 1;
 	return r;
 }
@@ -292,9 +282,9 @@ int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_messa
 					: message_begin(out);
 
 	if (r == 0)
-		r = channel_resolve(&ch);
+		r = channel_resolve_as(&ch, SHARE_CONSUMER);
 	if (r == 0)
-		r = check(ch, timeout_ms);
+		r = check_limit(timeout_ms);
 	if (r == 0)
 		r = stream_check(ch->client, NULL, stream);
 	if (r == 0)

@@ -153,12 +153,6 @@ int receiver_take_run(struct receiver *receiver, share_message *out, size_t stri
 	return r;
 }
 
-/* 1 and a message, 0 when there is none, or an error. */
-int receiver_take(struct receiver *receiver, share_message *out)
-{
-	return receiver_take_run(receiver, out, 0, 1);
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Messages of producers that are gone, which the broker gives to who has nothing else          */
 

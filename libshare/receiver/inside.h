@@ -116,8 +116,6 @@ int lent_order(share_message *m, void *stream, int timeout_ms);
 /* Up to @n messages that are there and are data alone, or one of another kind, into an array of
  * that @stride: how many, 0 when there is none, or an error. */
 int receiver_take_run(struct receiver *receiver, share_message *out, size_t stride, uint32_t n);
-/* One: 1, 0 or an error. */
-int receiver_take(struct receiver *receiver, share_message *out);
 /* It was left behind, or expelled. What others have sent comes before that is said: as much as
  * there can be of it now, since they may go on sending. */
 void receiver_become_stale(struct receiver *receiver);

@@ -52,7 +52,7 @@ static int look_unlocking(struct receiver *receiver, share_message *out)
 	    ++receiver->orphans.turn % ORPHAN_TURN == 0)
 		r = receiver_ask_for_orphan_unlocking(receiver, out);
 	if (r == 0 && (!receiver->stale || receiver->before_stale > 0))
-		r = receiver_take(receiver, out);
+		r = receiver_take_run(receiver, out, 0, 1);
 	if (r != 0)
 		return r;
 	if (receiver->stale)
