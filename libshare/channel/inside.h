@@ -47,9 +47,8 @@ int members_apply_told(struct members *members, struct channel_told *t);
 int members_apply(struct members *members, struct reply *reply);
 /* Makes those known to the ring that are only known by name. 0 or an error. */
 int members_meet_all_unlocking(struct members *members);
-/* The same after the last answer to a question. Who was not named since the answer @first is
- * forgotten. */
-int members_meet_unlocking(struct members *members, uint32_t first);
+/* Before that, after the last answer to a question: who was not named in any is gone. */
+void members_forget_missing(struct members *members);
 /* Lets go of all peers when the channel ends. */
 void members_deinit(struct members *members);
 

@@ -174,10 +174,11 @@ int members_apply_told(struct members *members, struct channel_told *t)
 }
 
 /* The broker names a producer until we have said that we have drained it, or owe it nothing. */
-static void forget_missing(struct members *members, uint32_t first)
+void members_forget_missing(struct members *members)
 {
 	for (uint32_t i = 0; i < most_peers(members->ch); i++)
-		if (members->peers[i].member && (int32_t)(members->peers[i].seen - first) < 0)
+		if (members->peers[i].member &&
+		    (int32_t)(members->peers[i].seen - members->first) < 0)
 			peer_is_gone(members, &members->peers[i]);
 }
 
@@ -234,12 +235,6 @@ int members_meet_all_unlocking(struct members *members)
 		if (members->peers[i].member && !members->peers[i].over && members->peers[i].known)
 			members->role->meet(members, &members->peers[i]);
 	return r;
-}
-
-int members_meet_unlocking(struct members *members, uint32_t first)
-{
-	forget_missing(members, first);
-	return members_meet_all_unlocking(members);
 }
 
 /* ------------------------------------------------------------------------------------------- */

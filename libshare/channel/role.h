@@ -59,8 +59,6 @@ struct channel_role {
 	void (*let_go)(struct members *members, struct channel_peer *p);
 	/* What the broker is asked besides who takes part, or NULL. */
 	void (*ask)(struct members *members, struct wire_channel_sync *question);
-	/* The broker has expelled us, or NULL. */
-	void (*note_expelled)(struct members *members);
 	/* What else it has said, once all that it has named are known; or NULL. */
 	void (*hear)(struct members *members, const struct wire_channel_members *said);
 	/* It was asked, whatever came of that; or NULL. */

@@ -211,8 +211,6 @@ static int ask_unlocking(struct members *members, struct wire_channel_members *s
 		if (r == 0)
 			r = members_apply(members, &ours->answer);
 		more = ours->answer.m.channel_members.more;
-		if (ours->answer.m.channel_members.expelled && members->role->note_expelled)
-			members->role->note_expelled(members);
 		*said = ours->answer.m.channel_members;
 		said->members = (struct wire_bytes){NULL, 0};
 		reply_done(&ours->answer);
@@ -240,8 +238,10 @@ static int learn_unlocking(struct members *members, int64_t deadline)
 
 	if (r == 1)
 		return r;
-	if (r == 0)
-		r = members_meet_unlocking(members, members->first);
+	if (r == 0) {
+		members_forget_missing(members);
+		r = members_meet_all_unlocking(members);
+	}
 	members->afresh = r != 0;
 	if (r == 0)
 		members->epoch = said.epoch;

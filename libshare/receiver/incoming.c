@@ -164,6 +164,8 @@ void receiver_hear(struct members *members, const struct wire_channel_members *m
 	struct channel_peer *p;
 	uint32_t row = 0;
 
+	if (m->expelled)
+		receiver_become_stale(receiver);
 	receiver->orphans.asked = receiver->orphans.wanted && !m->given;
 	receiver->orphans.wanted = false;
 	receiver->orphans.waiting = m->waiting;

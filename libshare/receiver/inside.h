@@ -134,7 +134,6 @@ int receiver_meet(struct members *members, struct channel_peer *p);
 void receiver_note_death(struct members *members, struct channel_peer *p);
 void receiver_let_go(struct members *members, struct channel_peer *p);
 void receiver_ask(struct members *members, struct wire_channel_sync *question);
-void receiver_note_expelled(struct members *members);
 bool receiver_may_get_more(struct members *members);
 
 /* ------------------------------------------------------------------------------------------- */

@@ -94,11 +94,6 @@ void receiver_ask(struct members *members, struct wire_channel_sync *question)
 	question->had = receiver->orphans.had;
 }
 
-void receiver_note_expelled(struct members *members)
-{
-	receiver_become_stale(members->receiver);
-}
-
 bool receiver_may_get_more(struct members *members)
 {
 	for (uint32_t i = 0; i < members->ch->shape.rows; i++) {

@@ -124,7 +124,6 @@ const struct channel_role receiver_role = {
     .note_death = receiver_note_death,
     .let_go = receiver_let_go,
     .ask = receiver_ask,
-    .note_expelled = receiver_note_expelled,
     .hear = receiver_hear,
     .others_may_act = receiver_may_get_more,
 };
