@@ -49,15 +49,9 @@ int members_sleep_unlocking(struct members *members, const struct ring_sleep *s,
 	return r;
 }
 
-void members_look_again(struct members *members, int ms)
+void channel_look_later(const share_channel *ch, int ms)
 {
-	fd_readable_in(members->ch->timer, ms);
-}
-
-void channel_look_again_soon(share_channel *ch)
-{
-	members_look_again(channel_lock(ch), MEMBERS_LOOK_SOON_MS);
-	channel_unlock(ch);
+	fd_readable_in(ch->timer, ms);
 }
 
 void members_wake_others(struct members *members)

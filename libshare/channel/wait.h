@@ -21,7 +21,6 @@ int members_wait_unlocking(struct members *members, int timeout_ms);
 void members_wake_others(struct members *members);
 /* Tells an event loop to look again later, as nobody will say when what has come is ready. */
 #define MEMBERS_LOOK_SOON_MS 1 /* a GPU wakes nobody up */
-void members_look_again(struct members *members, int ms);
-void channel_look_again_soon(share_channel *ch);
+void channel_look_later(const share_channel *ch, int ms);
 
 #endif

@@ -260,7 +260,7 @@ static int order(share_channel *ch, const struct held_fence *f, const struct mem
 	o->fences = f;
 	r = stream_wait(ch->client, m, stream, o);
 	if (r == SHARE_ETIMEDOUT)
-		channel_look_again_soon(ch);
+		channel_look_later(ch, MEMBERS_LOOK_SOON_MS);
 	return r;
 }
 

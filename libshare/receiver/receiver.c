@@ -68,7 +68,7 @@ static int get_fd(struct members *members)
 		if (members->sleeper)
 			waiter_wake(members->sleeper);
 		/* who has looked before, without us knowing what for, has to look again */
-		members_look_again(members, MEMBERS_LOOK_SOON_MS);
+		channel_look_later(members->ch, MEMBERS_LOOK_SOON_MS);
 	}
 	return members->ch->epoll;
 }

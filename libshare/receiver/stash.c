@@ -51,7 +51,7 @@ static void tell_of_stash(struct receiver *receiver, int ms)
 		return;
 	if (ms > 0)
 		channel_drain_doorbell(receiver->ch);
-	members_look_again(receiver->members, ms);
+	channel_look_later(receiver->ch, ms);
 }
 
 /* For the next call, which may have it in so many milliseconds. */

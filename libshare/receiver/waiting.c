@@ -158,9 +158,9 @@ static int arm_unlocking(struct receiver *receiver, share_message *out)
 	if (r != 0) {
 		/* what comes from here on is announced by nobody until we are asked again */
 		ring_consumer_awake(receiver->ring);
-		members_look_again(receiver->members, 0);
+		channel_look_later(receiver->ch, 0);
 	} else if (receiver->slow) {
-		members_look_again(receiver->members, RECEIVER_SLOW_MS);
+		channel_look_later(receiver->ch, RECEIVER_SLOW_MS);
 	}
 	return r;
 }
@@ -212,7 +212,7 @@ int receiver_wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t d
 	}
 	/* the sleep was announced in place of the event loop's, which has to look now */
 	if (slept && receiver->members->wants_fd)
-		members_look_again(receiver->members, 0);
+		channel_look_later(receiver->ch, 0);
 	if (r == 0)
 		receiver->look_again = false;
 	return r == 0 ? nothing_yet(receiver, timeout_ms) : r;
@@ -224,6 +224,6 @@ void channel_look_again(share_channel *ch)
 
 	receiver->look_again = true;
 	members_wake_others(receiver->members);
-	members_look_again(receiver->members, 0);
+	channel_look_later(receiver->ch, 0);
 	channel_unlock(ch);
 }
