@@ -223,19 +223,28 @@ static int let_go_of_all_kept(share_message *messages, size_t n, void *stream)
 	return failed;
 }
 
-static int ack_all(share_channel *ch, share_message *messages, size_t n, void *stream)
+static int ack_taken(share_channel *ch, share_message *messages, size_t n, void *stream)
 {
 	int r = 0, failed = 0;
+	void *owner;
 
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (messages[i].buffer)
+			r = stream_check(ch->client, buffer_of(messages[i].buffer)->segment->kind,
+					 stream);
+	if (r != 0)
+		return r;
+	owner = channel_owner(ch);
+	for (size_t i = 0; owner && i < n; i++)
+		ch->before_ack(owner, &messages[i]);
 	if (!messages_visit(ch, messages, n, is_kept, NULL)) {
 		r = ack_loans(ch, messages, n, stream, &failed);
 		return r != 0 ? r : failed;
 	}
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; r == 0 && i < n; i++)
 		r = message_lease_kept(&messages[i]);
-		if (r != 0)
-			return r;
-	}
+	if (r != 0)
+		return r;
 	channel_hold(ch);
 	r = let_go_of_all_kept(messages, n, stream);
 	if (r != SHARE_EINVAL && r != SHARE_ENOTSUP) {
@@ -247,49 +256,29 @@ static int ack_all(share_channel *ch, share_message *messages, size_t n, void *s
 	return r != 0 ? r : failed;
 }
 
-static int ack_taken(share_channel *ch, share_message *messages, size_t n, void *stream)
-{
-	void *owner;
-
-	for (size_t i = 0; i < n; i++) {
-		int r = messages[i].buffer
-			    ? stream_check(ch->client, buffer_of(messages[i].buffer)->segment->kind,
-					   stream)
-			    : 0;
-
-		if (r != 0)
-			return r;
-	}
-	owner = channel_owner(ch);
-	for (size_t i = 0; owner && i < n; i++)
-		ch->before_ack(owner, &messages[i]);
-	return ack_all(ch, messages, n, stream);
-}
-
 static int ack_many(share_message *messages, size_t n, void *stream)
 {
 	HAZARDS;
 	share_channel *ch;
-	int r, first = 0;
+	int r = messages_check(messages, n);
 
-	r = messages_check(messages, n);
 	if (r != 0)
 		return r;
 	ch = channel_of(messages[0].channel);
-	if (ch->role == SHARE_CONSUMER) {
-		r = messages_take_all(messages, n);
-		if (r == 0) {
-			r = ack_taken(ch, messages, n, stream);
-			messages_keep_all(messages, n);
+	if (ch->role == SHARE_PRODUCER) {
+		for (size_t i = 0; i < n; i++) {
+			int failed = sender_ack_taken_back(ch, &messages[i], stream);
+
+			r = r != 0 ? r : failed;
 		}
 		return r;
 	}
-	for (size_t i = 0; i < n; i++) {
-		r = sender_ack_taken_back(ch, &messages[i], stream);
-		if (r != 0 && first == 0)
-			first = r;
+	r = messages_take_all(messages, n);
+	if (r == 0) {
+		r = ack_taken(ch, messages, n, stream);
+		messages_keep_all(messages, n);
 	}
-	return first;
+	return r;
 }
 
 /* As receiver_give_up(), of a message without memory. */
@@ -427,9 +416,8 @@ static int ack_behind(share_message *m, struct ring_fence fence)
 {
 	share_channel *ch = channel_of(m->channel);
 	struct receiver *receiver = receiver_lock(ch);
-	int r;
+	int r = receiver_give_up(receiver, m, &fence);
 
-	r = receiver_give_up(receiver, m, &fence);
 	receiver_wake_producers(receiver);
 	channel_unlock_and_end(ch);
 	return r;

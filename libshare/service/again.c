@@ -44,11 +44,6 @@ static int control(share_service *s, int what, int fd, uint32_t events)
 	return epoll_ctl(s->epoll, what, fd, &event) == 0 ? 0 : -errno;
 }
 
-static int add(share_service *s, int fd)
-{
-	return control(s, EPOLL_CTL_ADD, fd, EPOLLIN);
-}
-
 /* Of the channel that we consume: a caller without calls has nothing to receive. */
 static uint32_t watched(const share_service *s)
 {
@@ -94,11 +89,11 @@ void service_tell_locked(share_service *s, int more)
 
 static int add_what_starts_wait_for(share_service *s)
 {
-	int r = add(s, channel_get_room_fd(s->requests));
+	int r = control(s, EPOLL_CTL_ADD, channel_get_room_fd(s->requests), EPOLLIN);
 
 	s->less = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (r == 0)
-		r = s->less >= 0 ? add(s, s->less) : -errno;
+		r = s->less >= 0 ? control(s, EPOLL_CTL_ADD, s->less, EPOLLIN) : -errno;
 	return r;
 }
 
@@ -112,7 +107,7 @@ static int make_descriptor_locked(share_service *s)
 	if (s->epoll < 0 || s->others < 0)
 		r = -errno;
 	if (r == 0)
-		r = add(s, s->others);
+		r = control(s, EPOLL_CTL_ADD, s->others, EPOLLIN);
 	if (r == 0 && s->role == SHARE_CALLER)
 		r = add_what_starts_wait_for(s);
 	if (r != 0)

@@ -33,6 +33,7 @@ struct request_tail {
 	uint16_t index;
 	uint16_t slot; /* of the member */
 };
+_Static_assert(sizeof(struct request_tail) == CHANNEL_NOTE_SIZE, "it is the note of a request");
 /* A channel of services has room for it beside the data of either. */
 #define TAIL_MAX sizeof(struct request_tail)
 _Static_assert(SHARE_REQUEST_DATA_MAX + TAIL_MAX == SHARE_MESSAGE_DATA_MAX,

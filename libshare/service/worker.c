@@ -17,14 +17,7 @@
 #include "libshare/program/range.h"
 #include "libshare/service/inside.h"
 
-/* Once it was received, the tail is kept with it. */
-static void keep_tail(const share_message *request, const struct request_tail *tail)
-{
-	_Static_assert(sizeof(*tail) == CHANNEL_NOTE_SIZE, "it is the note of a request");
-	channel_set_note(request, tail);
-}
-
-/* 0, or SHARE_EINVAL. */
+/* The tail that is kept with a request, as its note. 0, or SHARE_EINVAL. */
 static int kept_tail(const share_message *request, struct request_tail *out)
 {
 	return channel_get_note(request, out)
@@ -62,7 +55,7 @@ static bool is_wanted(const share_service *s, share_message *request)
 	    tail.index >= CALLS_MAX || tail.slot >= CHANNEL_MEMBERS_MAX ||
 	    status(request, &tail) != 0)
 		return false;
-	keep_tail(request, &tail);
+	channel_set_note(request, &tail);
 	return true;
 }
 
@@ -222,7 +215,7 @@ static int reply(share_service *s, share_message *request, share_outgoing *m, vo
 			return told;
 		sent = told == 0;
 		tail.call = 0;
-		keep_tail(request, &tail);
+		channel_set_note(request, &tail);
 	}
 	r = sent ? channel_ack_behind(request, stream, m->buffer, signalled)
 		 : share_ack(request, stream);
@@ -273,5 +266,5 @@ void service_before_ack(void *service, share_message *request)
 	/* should the answer not get through, the caller's time limit is left */
 	answer(service, request, &tail, REPLY_NONE, &none, NULL, NULL);
 	tail.call = 0;
-	keep_tail(request, &tail);
+	channel_set_note(request, &tail);
 }
