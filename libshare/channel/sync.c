@@ -298,7 +298,7 @@ void members_sync_deinit(struct members *members)
 	if (!members->asking)
 		return;
 	pthread_mutex_lock(&c->lock);
-	rpc_wait_unlocking(c, &ours->call);
+	rpc_wait_until_unlocking(c, &ours->call, -1);
 	pthread_mutex_unlock(&c->lock);
 	reply_done(&ours->answer);
 }

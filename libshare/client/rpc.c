@@ -250,8 +250,7 @@ static void note_what_is_wanted(struct call *call, const struct wire_message *m)
 	call->wanted_size = m->type == WIRE_ALLOC ? m->alloc.size : 0;
 }
 
-static int start_unlocking(share_client *c, struct wire_message *request, const struct fd_list *fds,
-			   struct call *call)
+int rpc_start_unlocking(share_client *c, struct wire_message *request, struct call *call)
 {
 	int r;
 
@@ -265,15 +264,10 @@ static int start_unlocking(share_client *c, struct wire_message *request, const 
 	call->done = false;
 	/* before it is sent: another thread may read the answer */
 	LIST_INSERT_HEAD(&c->connection->calls, call, link);
-	r = send_unlocking(c, request, fds);
+	r = send_unlocking(c, request, call->fds);
 	if (r != 0 && !call->done)
 		LIST_REMOVE(call, link);
 	return r;
-}
-
-int rpc_start_unlocking(share_client *c, struct wire_message *request, struct call *call)
-{
-	return start_unlocking(c, request, NULL, call);
 }
 
 static int result(share_client *c, const struct call *call)
@@ -281,21 +275,6 @@ static int result(share_client *c, const struct call *call)
 	if (call->error == SHARE_EDISCONNECTED && c->lost)
 		return client_lost(c);
 	return call->error ? fail_remote(call->error, call->detail) : 0;
-}
-
-static void wait_unlocking(share_client *c)
-{
-	if (c->connection->reading)
-		bell_wait(&c->arrived, &c->lock, -1);
-	else
-		read_one_unlocking(c, true, 0);
-}
-
-int rpc_wait_unlocking(share_client *c, struct call *call)
-{
-	while (!call->done)
-		wait_unlocking(c);
-	return result(c, call);
 }
 
 /* Takes the role of the reader for as long as that, or until @w, if not NULL, is woken. */
@@ -322,12 +301,12 @@ int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadlin
 	while (!call->done) {
 		int left = deadline_left(deadline);
 
-		if (left < 0)
-			wait_unlocking(c);
+		if (c->connection->reading && left != 0)
+			bell_wait(&c->arrived, &c->lock, left);
+		else if (left < 0)
+			read_one_unlocking(c, true, 0);
 		else if (!c->connection->reading)
 			read_in_time_unlocking(c, NULL, left);
-		else if (left > 0)
-			bell_wait(&c->arrived, &c->lock, left);
 		if (left == 0 && !call->done)
 			return 1;
 	}
@@ -392,7 +371,7 @@ static int wait_as_unlocking(share_client *c, struct call *call, struct waiter *
 	int left;
 
 	while (!call->done && (left = deadline_left(deadline)) != 0) {
-		uint32_t count = bell_count(&c->arrived);
+		uint32_t count = atomic_load(&c->arrived.count);
 
 		if (w && !ends) {
 			atomic_store(&w->bell, &c->arrived);
@@ -444,7 +423,7 @@ int rpc_with_fds(share_client *c, struct wire_message *request, const struct fd_
 		 struct reply *reply)
 {
 	RANGE(wire_describe(request->type)->name, 0);
-	struct call call = {.reply = reply};
+	struct call call = {.reply = reply, .fds = fds};
 	int64_t deadline, began;
 	int r;
 
@@ -455,14 +434,12 @@ int rpc_with_fds(share_client *c, struct wire_message *request, const struct fd_
 	call.detail[0] = '\0';
 	pthread_mutex_lock(&c->lock);
 	deadline = answer_deadline(c, request);
-	r = start_unlocking(c, request, fds, &call);
+	r = rpc_start_unlocking(c, request, &call);
 	began = (int64_t)clock_coarse_ms();
 	if (r == 0 && wire_describe(request->type)->flags & WIRE_WAITS_FOR_OTHERS)
 		r = wait_for_others_unlocking(c, &call, request->type, deadline);
-	else if (r == 0 && deadline >= 0)
-		r = rpc_wait_until_unlocking(c, &call, deadline);
 	else if (r == 0)
-		r = rpc_wait_unlocking(c, &call);
+		r = rpc_wait_until_unlocking(c, &call, deadline);
 	r = answered_by_unlocking(c, r, began);
 	pthread_mutex_unlock(&c->lock);
 	return r;

@@ -49,12 +49,12 @@ struct call {
 	uint32_t wanted_mode;
 	uint64_t wanted_size;
 	struct reply *reply;
+	const struct fd_list *fds; /* that go along, or NULL */
 	char detail[1024];
 };
 int rpc_start_unlocking(share_client *c, struct wire_message *request, struct call *call);
-/* Until call->done. Returns its error, with its detail set. */
-int rpc_wait_unlocking(share_client *c, struct call *call);
-/* The same, but for 1 when there is no answer by then; the call goes on. */
+/* Until call->done. Returns its error, with its detail set; or 1 when there is no answer by
+ * @deadline, and the call goes on. */
 int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadline);
 
 /* For those who are called while a message is delivered, and so must not send: sends @m, which has

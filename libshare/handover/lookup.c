@@ -207,7 +207,7 @@ void lookup_recall_unlocking(share_operation *o)
 
 	m.cancel.lookup = l->call.serial;
 	if (rpc_send_unlocking(o->client, &m) == 0)
-		rpc_wait_unlocking(o->client, &l->call);
+		rpc_wait_until_unlocking(o->client, &l->call, -1);
 }
 
 static const struct operation_kind kind = {

@@ -188,7 +188,7 @@ int share_watch_names(share_client *c, const char *prefix, share_watch_callback 
 	pthread_mutex_lock(&c->lock);
 	r = rpc_start_unlocking(c, &m, &w->call);
 	if (r == 0)
-		r = rpc_wait_unlocking(c, &w->call);
+		r = rpc_wait_until_unlocking(c, &w->call, -1);
 	if (r != 0 && w->call.done && !w->call.error) /* answered before it was all sent */
 		LIST_REMOVE(w, link);
 	pthread_mutex_unlock(&c->lock);
