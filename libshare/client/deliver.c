@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/client/inside.h"
 #include "libshare/client/room.h"
@@ -110,15 +111,20 @@ static int hear(share_client *c, const struct wire_message *m, struct fd_list *f
 
 static void deliver_unasked(share_client *c, const struct wire_message *m, struct fd_list *fds)
 {
+	char why[256];
+
 	switch (m->type) {
 	case WIRE_GRANT: /* of a segment, ahead: it was heard before */
 		break;
 	case WIRE_ERROR:
 		c->connection->lost_error = number_of(m);
-		client_hear_farewell(c, &m->error.detail);
+		snprintf(why, sizeof(why), "the broker ended the connection: %.*s",
+			 (int)m->error.detail.size, (const char *)m->error.detail.data);
+		client_mark_lost(c, why);
 		break;
 	case WIRE_ENDING:
-		client_hear_ending(c, m->ending.within);
+		c->connection->ends_by = (int64_t)clock_ms() + m->ending.within;
+		dispatch_wake(c);
 		break;
 	default:
 		hear(c, m, fds);

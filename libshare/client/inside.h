@@ -57,10 +57,6 @@ void connection_deliver(share_client *c, const void *packet, size_t size, struct
 /* Who waits for the answer with this serial, or NULL. */
 struct call *call_find(share_client *c, uint32_t serial);
 
-/* lost.c. What the broker says of its end, and of that of the connection. With the lock held. */
-void client_hear_ending(share_client *c, uint32_t within_ms);
-void client_hear_farewell(share_client *c, const struct wire_bytes *detail);
-
 /* queue.c. Has the program's event loop look, though there may be nothing to run. With the lock
  * held. */
 void dispatch_wake(share_client *c);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the broker says of its end, and what happens when it is lost. */
+/* Whether the broker is lost, and what happens then. */
 
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "libshare/client/inside.h"
 #include "libshare/client/room.h"
 
@@ -54,19 +53,4 @@ void client_mark_lost(share_client *c, const char *why)
 		if (client_rooms[i]->lose_broker)
 			client_rooms[i]->lose_broker(c);
 	bell_ring(&c->arrived);
-}
-
-void client_hear_farewell(share_client *c, const struct wire_bytes *detail)
-{
-	char why[256];
-
-	snprintf(why, sizeof(why), "the broker ended the connection: %.*s", (int)detail->size,
-		 (const char *)detail->data);
-	client_mark_lost(c, why);
-}
-
-void client_hear_ending(share_client *c, uint32_t within_ms)
-{
-	c->connection->ends_by = (int64_t)clock_ms() + within_ms;
-	dispatch_wake(c);
 }
