@@ -234,11 +234,6 @@ static void run_trim(share_client *c, struct task *t)
 	pthread_mutex_lock(&c->lock);
 }
 
-static void discard_trim(share_client *c, struct task *t)
-{
-	(void)c, (void)t;
-}
-
 /* The pool with this identifier was destroyed. Its blocks go back when nobody is delivering. */
 static void note_end(share_client *c, uint64_t pool)
 {
@@ -260,7 +255,6 @@ void magazines_trim(share_client *c, const struct wire_trim *m)
 	if (m->flags & WIRE_TRIM_ENDED)
 		note_end(c, m->pool);
 	trim->run = run_trim;
-	trim->discard = discard_trim;
 	if (!trim->queued)
 		dispatch_queue_urgent(c, trim);
 }

@@ -12,7 +12,7 @@ struct task {
 	/* Owns the task. Called and left with the lock held, which it lets go of for the callback.
 	 */
 	void (*run)(share_client *c, struct task *t);
-	/* Drops the task unseen. */
+	/* Drops the task unseen; NULL: it has nothing of its own. */
 	void (*discard)(share_client *c, struct task *t);
 };
 

@@ -142,12 +142,6 @@ static void run(share_client *c, struct task *t)
 	pthread_mutex_lock(&c->lock);
 }
 
-/* The client is freed only when no operation is left. */
-static void discard(share_client *c, struct task *t)
-{
-	(void)c, (void)t;
-}
-
 void operation_init_locked(share_operation *o, const struct operation_kind *kind, share_client *c,
 			   bool has_handle)
 {
@@ -155,9 +149,23 @@ void operation_init_locked(share_operation *o, const struct operation_kind *kind
 	o->client = client_ref(c);
 	o->refs = has_handle ? 3 : 2;
 	o->has_handle = has_handle;
-	o->task.run = run;
-	o->task.discard = discard;
+	o->task.run = run; /* and no discard(): the client is freed when no operation is left */
 	LIST_INSERT_HEAD(&c->dispatch->operations, o, link);
+}
+
+int operation_started_unlocking(share_operation *o, int r, share_operation **out)
+{
+	share_client *c = o->client;
+
+	if (r != 0)
+		o->refs = 1;
+	else if (out)
+		*out = handle_give(o);
+	operation_unref_locked(o);
+	pthread_mutex_unlock(&c->lock);
+	if (r != 0)
+		client_unref(c);
+	return r;
 }
 
 /* ------------------------------------------------------------------------------------------- */

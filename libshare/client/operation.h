@@ -56,6 +56,9 @@ HANDLES_OF(share_operation, operation, HANDLE_OPERATION);
  * two whose names end so are called with the client's lock held. */
 void operation_init_locked(share_operation *o, const struct operation_kind *kind, share_client *c,
 			   bool has_handle);
+/* After that, as the end of what has started it: 0, and it goes on, with a handle if there is @out;
+ * or an error @r, and it is gone. Lets go of the client's lock, and returns @r. */
+int operation_started_unlocking(share_operation *o, int r, share_operation **out);
 void operation_unref_locked(share_operation *o);
 
 /* What was going on is over: dispatch goes on with it. */

@@ -29,7 +29,8 @@ void dispatch_free(share_client *c)
 		return;
 	while ((t = TAILQ_FIRST(&d->tasks))) {
 		dispatch_unqueue(c, t);
-		t->discard(c, t);
+		if (t->discard)
+			t->discard(c, t);
 	}
 	fd_close(d->epoll);
 	fd_close(d->wakeup);

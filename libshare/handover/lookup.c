@@ -252,13 +252,5 @@ int share_lookup_async(share_client *c, const char *name, int mode, int timeout_
 	r = lookup_ask_unlocking(l, &m);
 	if (r != 0 && l->call.done)
 		r = 0; /* lost while sending, and answered so: the callback will tell */
-	if (r != 0)
-		l->operation.refs = 1;
-	else if (out)
-		*out = handle_give(&l->operation);
-	operation_unref_locked(&l->operation);
-	pthread_mutex_unlock(&c->lock);
-	if (r != 0)
-		client_unref(c);
-	return r;
+	return operation_started_unlocking(&l->operation, r, out);
 }

@@ -265,15 +265,8 @@ int share_reclaim_async(share_buffer *b, void *stream, share_status_callback cal
 	operation_init_locked(&r->l.operation, &kind, c, out != NULL);
 	r->l.operation.deadline = -1;
 	e = go_on_unlocking(r);
-	if (e != 0)
-		r->l.operation.refs = 1;
-	else if (out)
-		*out = handle_give(&r->l.operation);
-	operation_unref_locked(&r->l.operation);
-	pthread_mutex_unlock(&c->lock);
-	if (e != 0) { /* the caller has the buffer still */
+	e = operation_started_unlocking(&r->l.operation, e, out);
+	if (e != 0) /* the caller has the buffer still */
 		buffer_let_go(b);
-		client_unref(c);
-	}
 	return e;
 }

@@ -122,13 +122,5 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
 	if (r != 0)
 		let_go(c, w);
 	pthread_mutex_lock(&c->lock);
-	if (r != 0) /* of what goes on, and of the handle that is not given out */
-		w->operation.refs -= out ? 2 : 1;
-	else if (out)
-		*out = handle_give(&w->operation);
-	operation_unref_locked(&w->operation);
-	pthread_mutex_unlock(&c->lock);
-	if (r != 0)
-		client_unref(c);
-	return r;
+	return operation_started_unlocking(&w->operation, r, out);
 }
