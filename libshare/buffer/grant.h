@@ -7,6 +7,9 @@
 
 /* Between this process and the broker: what handles are made of, and what others get to know. */
 
+/* One RELEASE: of @count references, behind @fence. */
+int buffer_send_release(share_client *c, uint64_t id, uint32_t count, const share_fence *fence);
+
 /* SHARE_EINVAL: it is none. */
 int mode_check(int mode);
 

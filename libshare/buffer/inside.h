@@ -46,9 +46,7 @@ struct buffers {
 	atomic_bool ending;        /* what is released goes back to the broker at once */
 };
 
-/* grant.c. One RELEASE. */
-int buffer_send_release(share_client *c, uint64_t id, uint32_t count, const share_fence *fence);
-/* The handle is nobody's any more. Neither the broker nor the client's references know. */
+/* grant.c. The handle is nobody's any more. Neither the broker nor the client's references know. */
 void buffer_free(share_buffer *b);
 
 /* give_back.c. To the broker, by its last holder; what is not over yet is told, or waited for in

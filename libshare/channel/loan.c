@@ -2,6 +2,7 @@
 
 /* A loan, as far as anybody knows it who has its handle: between which members, and its end. */
 
+#include "libshare/buffer/grant.h"
 #include "libshare/buffer/uses.h"
 #include "libshare/channel/inside.h"
 
@@ -30,10 +31,7 @@ int channel_retain(share_buffer *b)
 	}
 	/* another thread was first: one lease is enough */
 	buffers_unlock_uses(ch->client);
-	m = (struct wire_message){.type = WIRE_RELEASE};
-	m.release.buffer = b->id;
-	m.release.count = 1;
-	return rpc_send(ch->client, &m);
+	return buffer_send_release(ch->client, b->id, 1, &(share_fence){0, 0});
 }
 
 bool channel_name_loan(share_buffer *b, uint64_t *member, uint64_t *producer)

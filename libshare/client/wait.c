@@ -85,11 +85,6 @@ static void sleep_at(struct bell *b, uint32_t count, int timeout_ms)
 		wait_note_signal(errno);
 }
 
-uint32_t bell_count(const struct bell *b)
-{
-	return atomic_load(&b->count);
-}
-
 /* Who has rung since does not see us, and the count is another one then. */
 void bell_wait_from(struct bell *b, uint32_t count, pthread_mutex_t *lock, int timeout_ms)
 {
@@ -102,7 +97,7 @@ void bell_wait_from(struct bell *b, uint32_t count, pthread_mutex_t *lock, int t
 
 void bell_wait(struct bell *b, pthread_mutex_t *lock, int timeout_ms)
 {
-	bell_wait_from(b, bell_count(b), lock, timeout_ms);
+	bell_wait_from(b, atomic_load(&b->count), lock, timeout_ms);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -376,17 +371,12 @@ share_waits *share_waits_of(share_client *c)
 	return client_resolve(&c) == 0 ? (void *)c : NULL;
 }
 
-static share_client *client_of_waits(share_waits *w)
-{
-	return (void *)w;
-}
-
 int share_wait_early(share_waits *w, int soon_ms)
 {
 	int was = early.client && is_early(early.client);
 
 	early.signalled = false;
-	early.client = client_of_waits(w);
+	early.client = (share_client *)(void *)w;
 	early.until = soon_ms > 0 ? deadline_from(soon_ms) : 0;
 	if (early.client)
 		early.count = atomic_load(&early.client->waiters.early);
@@ -395,7 +385,7 @@ int share_wait_early(share_waits *w, int soon_ms)
 
 void share_wake_early(share_waits *w)
 {
-	share_client *c = client_of_waits(w);
+	share_client *c = (void *)w;
 
 	atomic_fetch_add(&c->waiters.early, 1);
 	waiters_wake(c, false);

@@ -31,7 +31,6 @@ void bell_ring(struct bell *b);
  * the lock that guards what is waited for, which it lets go of meanwhile. */
 void bell_wait(struct bell *b, pthread_mutex_t *lock, int timeout_ms);
 /* The same, where it has not rung since that was its count. */
-uint32_t bell_count(const struct bell *b);
 void bell_wait_from(struct bell *b, uint32_t count, pthread_mutex_t *lock, int timeout_ms);
 
 /* A thread that waits for others. */

@@ -35,15 +35,11 @@ static void lookup_free(share_operation *o)
 void lookup_drop(share_operation *o)
 {
 	DETAIL_STAYS;
-	struct wire_message m = {.type = WIRE_RELEASE};
 	struct lookup *l = lookup_of(o);
 
-	if (l->granted) {
-		m.release.buffer = l->grant.buffer;
-		m.release.count = 1;
-		rpc_send(o->client, &m);
-		l->granted = false;
-	}
+	if (l->granted)
+		buffer_send_release(o->client, l->grant.buffer, 1, &(share_fence){0, 0});
+	l->granted = false;
 	fences_deinit(&l->users);
 	if (l->buffer)
 		buffer_drop(l->buffer);
