@@ -200,27 +200,20 @@ static int wait_for_giver(share_client *c, const struct wire_grant *m, void *str
 	return r;
 }
 
-static int wait_for_fences(share_client *c, const struct wire_grant *m, void *stream,
-			   int64_t deadline, share_buffer *b)
-{
-	int r = wait_for_giver(c, m, stream, deadline_left(deadline), b);
-
-	return r != 0 ? r : wait_for_users(c, m, stream, deadline_left(deadline), b);
-}
-
 int buffer_from_grant(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
 		      share_buffer **out)
 {
 	int64_t deadline = deadline_from(timeout_ms);
 	share_buffer *b;
-	int r;
+	int r = buffer_from_grant_unordered(c, m, &b);
 
-	r = buffer_from_grant_unordered(c, m, &b);
 	if (r != 0)
 		return r;
 	r = stream_check(c, b->segment->kind, stream);
 	if (r == 0)
-		r = wait_for_fences(c, m, stream, deadline, b);
+		r = wait_for_giver(c, m, stream, deadline_left(deadline), b);
+	if (r == 0)
+		r = wait_for_users(c, m, stream, deadline_left(deadline), b);
 	if (r == 0)
 		r = segment_check_memory(b->mapping);
 	if (r != 0) {

@@ -305,8 +305,3 @@ bool magazine_put_at_hand(struct magazine *m, share_buffer *b)
 		   atomic_load_explicit(&m->answered, memory_order_relaxed) &&
 	       put_into_pocket(m, b);
 }
-
-int magazine_put_idle(struct magazine *m, share_buffer *b)
-{
-	return magazine_put_at_hand(m, b) ? 0 : magazine_put(m, b);
-}

@@ -42,10 +42,8 @@ void magazine_adopt(struct magazine *m, share_buffer *b, uint64_t block);
 /* Takes a block to which nobody has a reference any more, and whose uses are noted. The block is
  * kept, or it goes back to the broker. 0 or the broker's loss. */
 int magazine_put(struct magazine *m, share_buffer *b);
-/* The same for a block of host memory that nothing uses any more. */
-int magazine_put_idle(struct magazine *m, share_buffer *b);
-/* The same for such a block, but only if there is room in a pocket. False: the block is the
- * caller's still. */
+/* The same for a block of host memory that nothing uses any more, but only if there is room in a
+ * pocket. False: the block is the caller's still. */
 bool magazine_put_at_hand(struct magazine *m, share_buffer *b);
 
 /* Gives back what this client keeps and others could use, of all pools. */

@@ -137,7 +137,8 @@ int share_release(share_buffer *b, void *stream)
 		return handle_fault(b, HANDLE_BUFFER);
 	PROBE(release, taken->id, taken->size);
 	if (is_idle(taken, stream))
-		return magazine_put_idle(taken->home, taken);
+		return magazine_put_at_hand(taken->home, taken) ? 0
+								: magazine_put(taken->home, taken);
 	return release_taken(taken, stream);
 }
 

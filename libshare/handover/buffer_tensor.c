@@ -33,9 +33,8 @@ static int load(const share_buffer *b, json_t **out)
 {
 	json_t *root;
 	char *text;
-	int r;
+	int r = share_metadata_get(b, &text);
 
-	r = share_metadata_get(b, &text);
 	if (r == SHARE_ENOENT) {
 		root = json_object();
 	} else if (r != 0) {

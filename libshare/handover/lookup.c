@@ -91,9 +91,8 @@ static int order_on_stream(struct lookup *l)
 	struct ordering users = {
 	    .fences = l->users.all, .n = l->users.n, .dead_is_done = true, .may_not_block = true};
 	share_client *c = l->operation.client;
-	int r;
+	int r = stream_wait(c, b->mapping, l->stream, &giver);
 
-	r = stream_wait(c, b->mapping, l->stream, &giver);
 	if (r == 0 && users.n > 0)
 		r = stream_wait(c, b->mapping, l->stream, &users);
 	b->ordered = giver.how > users.how ? giver.how : users.how;
@@ -104,9 +103,8 @@ static int order(struct lookup *l)
 {
 	share_client *c = l->operation.client;
 	share_buffer *b = l->buffer;
-	int r;
+	int r = stream_check(c, b->segment->kind, l->stream);
 
-	r = stream_check(c, b->segment->kind, l->stream);
 	if (r == 0)
 		r = buffer_hold_giver(c, &l->grant, b);
 	if (r == 0)

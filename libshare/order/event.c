@@ -44,9 +44,8 @@ static int lease(share_client *c, struct wire_message *request, share_event **ou
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	const struct wire_event *got = &reply.m.event;
 	share_event *e;
-	int r;
+	int r = rpc(c, request, &reply);
 
-	r = rpc(c, request, &reply);
 	if (r != 0)
 		return r;
 	if (got->handle.size != sizeof(e->ipc) || got->token.size != sizeof(e->token.bytes)) {

@@ -11,12 +11,6 @@
 #include "libshare/pool/inside.h"
 #include "libshare/program/range.h"
 
-static int ask(share_pool *p, struct wire_message *m, struct reply *reply)
-{
-	m->serial = 0;
-	return rpc(p->client, m, reply);
-}
-
 /* As ALLOC says it. */
 static uint32_t patience(int timeout_ms)
 {
@@ -62,7 +56,7 @@ static int refill(share_pool *p, uint64_t size, int timeout_ms, void *stream, sh
 	m.alloc.size = block;
 	m.alloc.flags = WIRE_ALLOC_KEEPS;
 	m.alloc.patience = patience(timeout_ms);
-	r = ask(p, &m, &reply);
+	r = rpc(p->client, &m, &reply);
 	if (r == SHARE_ENOMEM || r == SHARE_EQUOTA || r == SHARE_EAGAIN) {
 		magazines_flush(p->client);
 		buffers_cooled(p->client, false);
@@ -98,7 +92,7 @@ static int alloc_exactly(share_pool *p, uint64_t size, uint64_t alignment, int t
 	m.alloc.size = size;
 	m.alloc.alignment = alignment;
 	m.alloc.patience = patience(timeout_ms);
-	r = ask(p, &m, &reply);
+	r = rpc(p->client, &m, &reply);
 	if (r == 0)
 		r = buffer_from_grant(p->client, &reply.m.grant, stream, timeout_ms, out);
 	if (r == 0)
@@ -118,23 +112,16 @@ static __attribute__((noinline)) int alloc_from_broker(share_pool *p, uint64_t s
 						       void *stream, share_buffer **out)
 {
 	int64_t deadline = deadline_from(o ? o->timeout_ms : -1);
-	share_buffer *b;
 	int r = 1;
 
 	if (as_kept) {
 		buffers_cooled(p->client, false);
-		r = refill(p, size, deadline_left(deadline), stream, &b);
+		r = refill(p, size, deadline_left(deadline), stream, out);
 	}
 	if (r == 1)
 		r = alloc_exactly(p, size, o ? o->alignment : 0, deadline_left(deadline), stream,
-				  &b);
-	if (r == SHARE_ETIMEDOUT && o && o->timeout_ms == 0)
-		r = SHARE_EAGAIN;
-	if (r != 0)
-		return r;
-	PROBE(alloc, b->id, b->size, p->id);
-	*out = handle_give_anew(b);
-	return 0;
+				  out);
+	return r == SHARE_ETIMEDOUT && o && o->timeout_ms == 0 ? SHARE_EAGAIN : r;
 }
 
 static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t size,
@@ -163,16 +150,14 @@ static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t s
 		return r;
 	if (options && o.memory) {
 		r = buffer_adopt(p, size, &o, stream, &b);
-		if (r != 0)
-			return r;
-		PROBE(alloc, b->id, b->size, p->id);
-		*out = handle_give_anew(b);
-		return 0;
+	} else {
+		as_kept = p->magazine && is_as_kept(p, options ? o.alignment : 0);
+		b = as_kept ? magazine_take(p->magazine, size, stream) : NULL;
+		if (!b)
+			r = alloc_from_broker(p, size, options ? &o : NULL, as_kept, stream, &b);
 	}
-	as_kept = p->magazine && is_as_kept(p, options ? o.alignment : 0);
-	b = as_kept ? magazine_take(p->magazine, size, stream) : NULL;
-	if (!b)
-		return alloc_from_broker(p, size, options ? &o : NULL, as_kept, stream, out);
+	if (r != 0)
+		return r;
 	PROBE(alloc, b->id, b->size, p->id);
 	*out = handle_give_anew(b);
 	return 0;

@@ -59,9 +59,8 @@ static int make_writable(share_client *c, struct segment *s)
 {
 	struct failure failure;
 	int fd = take_fd(c, &s->writing);
-	int r;
+	int r = memory_make_writable(&s->writing.mapping, fd, &failure);
 
-	r = memory_make_writable(&s->writing.mapping, fd, &failure);
 	if (r == 0) {
 		fd_close(fd);
 		return 0;
