@@ -2,35 +2,8 @@
 
 /* Marks that become fences: the devices' helpers, made when first needed. */
 
-#include <stdlib.h>
-
 #include "base/mutation.h"
 #include "libshare/order/inside.h"
-
-#define DEVICES_MAX 64
-
-struct gpu_late {
-	pthread_mutex_t lock; /* over the making, and over each helper's order of wait and signal */
-	_Atomic(struct memory_marks *) devices[DEVICES_MAX];
-	atomic_uint_fast64_t unable; /* bit by ordinal */
-};
-
-static struct gpu_late *late_of(share_client *c)
-{
-	struct gpu_late *l = atomic_load_explicit(&c->order->late, memory_order_acquire), *made;
-
-	if (l)
-		return l;
-	made = calloc(1, sizeof(*made));
-	if (!made)
-		return NULL;
-	pthread_mutex_init(&made->lock, NULL);
-	if (atomic_compare_exchange_strong(&c->order->late, &l, made))
-		return made;
-	pthread_mutex_destroy(&made->lock);
-	free(made);
-	return l;
-}
 
 static struct memory_marks *make(share_client *c, struct gpu_late *late, int ordinal)
 {
@@ -51,10 +24,10 @@ static struct memory_marks *make(share_client *c, struct gpu_late *late, int ord
 /* NULL where it cannot be done. */
 static struct memory_marks *marks_of(share_client *c, int ordinal)
 {
-	struct gpu_late *late = ordinal >= 0 && ordinal < DEVICES_MAX ? late_of(c) : NULL;
+	struct gpu_late *late = &c->order->late;
 	struct memory_marks *k;
 
-	if (!late || c->order->host_fences)
+	if (ordinal < 0 || ordinal >= GPU_DEVICES_MAX || c->order->host_fences)
 		return NULL;
 	k = atomic_load_explicit(&late->devices[ordinal], memory_order_acquire);
 	if (k || atomic_load_explicit(&late->unable, memory_order_relaxed) >> ordinal & 1)
@@ -143,13 +116,7 @@ void gpu_late_forget(share_client *c, struct late *l)
 
 void gpu_late_deinit(share_client *c)
 {
-	struct gpu_late *late = c->order->late;
-
-	if (!late)
-		return;
-	for (int i = 0; i < DEVICES_MAX; i++)
-		memory_marks_close(late->devices[i]);
-	pthread_mutex_destroy(&late->lock);
-	free(late);
-	c->order->late = NULL;
+	for (int i = 0; i < GPU_DEVICES_MAX; i++)
+		memory_marks_close(c->order->late.devices[i]);
+	pthread_mutex_destroy(&c->order->late.lock);
 }

@@ -5,57 +5,31 @@
  * identifier, as handles are used again.
  */
 
-#include <stdlib.h>
-
 #include "base/mutation.h"
 #include "libshare/order/inside.h"
 
-#define DEVICES_MAX 64
-
-static struct gpu_order *get(share_client *c)
-{
-	struct gpu_order *g, *made;
-
-	g = atomic_load_explicit(&c->order->gpu, memory_order_acquire);
-	if (g)
-		return g;
-	made = calloc(1, sizeof(*made));
-	if (!made)
-		return NULL;
-	pthread_mutex_init(&made->lock, NULL);
-	if (atomic_compare_exchange_strong(&c->order->gpu, &g, made))
-		return made;
-	pthread_mutex_destroy(&made->lock);
-	free(made);
-	return g;
-}
-
 struct gpu_order *gpu_order_of(share_client *c)
 {
-	return c->order->host_fences ? NULL : get(c);
+	return c->order->host_fences ? NULL : &c->order->gpu;
 }
 
 void gpu_order_deinit(share_client *c, bool parked)
 {
-	struct gpu_order *g = c->order->gpu;
+	struct gpu_order *g = &c->order->gpu;
 
-	if (!g)
-		return;
 	/* which may wait for all streams */
 	if (!parked)
 		memory_page_unregister(&g->own);
 	for (size_t i = 0; i < g->n; i++)
 		pthread_mutex_destroy(&g->timelines[i].lock);
 	pthread_mutex_destroy(&g->lock);
-	free(g);
-	c->order->gpu = NULL;
 }
 
 bool gpu_order_is_able(struct gpu_order *g, int ordinal)
 {
-	uint64_t bit = UINT64_C(1) << (ordinal & (DEVICES_MAX - 1));
+	uint64_t bit = UINT64_C(1) << (ordinal & (GPU_DEVICES_MAX - 1));
 
-	if (ordinal >= DEVICES_MAX)
+	if (ordinal >= GPU_DEVICES_MAX)
 		return false;
 	if (!(g->asked & bit)) {
 		g->asked |= bit;

@@ -349,9 +349,9 @@ static bool is_written(share_client *c, uint32_t slot, int64_t deadline)
 bool gpu_stream_finish(share_client *c)
 {
 	int64_t deadline = deadline_from(FINISH_MS);
-	struct gpu_order *g = c->order->gpu;
+	const struct gpu_order *g = &c->order->gpu;
 
-	for (size_t i = 0; g && i < g->n; i++)
+	for (size_t i = 0; i < g->n; i++)
 		if (!is_written(c, g->timelines[i].slot, deadline))
 			return false;
 	return true;

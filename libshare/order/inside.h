@@ -10,11 +10,38 @@
 
 /* What the files of this room know of each other. */
 
-struct gpu_late;
-struct gpu_order;
-
 struct stats {
 	atomic_uint_fast64_t signals, waits, waits_saved, host_signals, host_waits;
+};
+
+#define GPU_DEVICES_MAX 64
+
+/* gpu_late.c: marks that become fences. */
+struct gpu_late {
+	pthread_mutex_t lock; /* over the making, and over each helper's order of wait and signal */
+	_Atomic(struct memory_marks *) devices[GPU_DEVICES_MAX];
+	atomic_uint_fast64_t unable; /* bit by ordinal */
+};
+
+/* Of a client, for streams, which stay theirs; the rest is for host streams. */
+#define GPU_TIMELINES 191
+
+/* A timeline. All but the last under the lock of struct gpu_order. */
+struct gpu_timeline {
+	uint64_t stream; /* whose it is, by its identifier */
+	uint32_t slot;
+	uint64_t used;        /* when last */
+	atomic_uint users;    /* threads that are signaling; the lock is for who begins to */
+	pthread_mutex_t lock; /* so that values are written in order */
+};
+
+struct gpu_order {
+	pthread_mutex_t lock;   /* over what follows; not held where the driver may block */
+	struct memory_page own; /* host NULL: not registered yet */
+	uint64_t asked, able;   /* bit by ordinal: whether devices can do it */
+	struct gpu_timeline timelines[GPU_TIMELINES];
+	size_t n;
+	uint64_t clock;
 };
 
 /* What the streams and fences of a client need. Under `lock` no other lock is taken. */
@@ -22,10 +49,10 @@ struct order {
 	bool host_fences; /* GPUs are not to be asked to signal or wait */
 	bool never_block; /* rather than waiting for them, fail */
 	struct stats stats;
-	atomic_bool never_ends;          /* see order_never_ends() */
-	atomic_uint n_streams;           /* in `streams` */
-	_Atomic(struct gpu_late *) late; /* NULL until a stream of a GPU was marked */
-	_Atomic(struct gpu_order *) gpu; /* NULL until a stream of a GPU is ordered */
+	atomic_bool never_ends; /* see order_never_ends() */
+	atomic_uint n_streams;  /* in `streams` */
+	struct gpu_late late;
+	struct gpu_order gpu;
 	/* The last value handed out. Who hands values of a slot out does so one after the other. */
 	_Atomic uint64_t slot_values[TIMELINE_SLOTS];
 	struct pace paces[TIMELINE_SLOTS];
@@ -131,27 +158,6 @@ void gpu_late_deinit(share_client *c);
 
 /* ------------------------------------------------------------------------------------------- */
 /* gpu_order.c: which of a client's timelines is which stream's, and the pages that GPUs know  */
-
-/* Of a client, for streams, which stay theirs; the rest is for host streams. */
-#define GPU_TIMELINES 191
-
-/* A timeline. All but the last under the lock of struct gpu_order. */
-struct gpu_timeline {
-	uint64_t stream; /* whose it is, by its identifier */
-	uint32_t slot;
-	uint64_t used;        /* when last */
-	atomic_uint users;    /* threads that are signaling; the lock is for who begins to */
-	pthread_mutex_t lock; /* so that values are written in order */
-};
-
-struct gpu_order {
-	pthread_mutex_t lock;   /* over what follows; not held where the driver may block */
-	struct memory_page own; /* host NULL: not registered yet */
-	uint64_t asked, able;   /* bit by ordinal: whether devices can do it */
-	struct gpu_timeline timelines[GPU_TIMELINES];
-	size_t n;
-	uint64_t clock;
-};
 
 /* NULL: the host has to do it. */
 struct gpu_order *gpu_order_of(share_client *c);

@@ -25,6 +25,8 @@ static int begin(share_client *c, const share_connect_options *options)
 	if (!o)
 		return fail_system(-ENOMEM, "connecting");
 	pthread_mutex_init(&o->lock, NULL);
+	pthread_mutex_init(&o->late.lock, NULL);
+	pthread_mutex_init(&o->gpu.lock, NULL);
 	LIST_INIT(&o->streams);
 	LIST_INIT(&o->peers);
 	o->slots_used[0] = 1; /* 0 is no timeline */
