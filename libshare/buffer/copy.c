@@ -60,7 +60,7 @@ static int wait_for_host(share_buffer *b, void **stream)
 	bool fatal;
 	int r;
 
-	if (!*stream || !host_stream_is(b->client, *stream))
+	if (!host_stream_is(b->client, *stream))
 		return 0;
 	r = host_stream_may_wait(*stream);
 	if (r == 0)

@@ -32,7 +32,7 @@ static bool is_on_gpu(const share_buffer *b)
 
 uint64_t uses_stream(share_buffer *b, void *stream)
 {
-	if (!is_on_gpu(b) || (stream && host_stream_is(b->client, stream)))
+	if (!is_on_gpu(b) || host_stream_is(b->client, stream))
 		return 0;
 	return gpu_late_stream(b->client, b->mapping, stream);
 }
@@ -101,7 +101,7 @@ int uses_note(share_buffer *b, void *stream)
 
 	if (MUTATION(release_without_fence))
 		return 0;
-	if (!is_on_gpu(b) || (stream && host_stream_is(c, stream)))
+	if (!is_on_gpu(b) || host_stream_is(c, stream))
 		return stream ? note_with_signal(b, stream) : 0;
 	r = gpu_late_note(c, b->mapping, stream, &b->uses.late);
 	if (r == LATE_ELSEWHERE) {

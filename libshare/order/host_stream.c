@@ -281,7 +281,7 @@ bool host_stream_is(share_client *c, const void *stream)
 
 	/* Does not look into it. Whoever has one knows that it was made, so that when none is seen
 	 * it is none. */
-	if (atomic_load_explicit(&o->n_streams, memory_order_relaxed) == 0)
+	if (!stream || atomic_load_explicit(&o->n_streams, memory_order_relaxed) == 0)
 		return false;
 	pthread_mutex_lock(&o->lock);
 	LIST_FOREACH (s, &o->streams, link)

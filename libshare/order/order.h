@@ -56,7 +56,7 @@ void fences_deinit(struct fences *set);
  * a device it is a CUstream. @m is the mapping of the memory in question; NULL: none, and NULL is
  * the calling thread.
  */
-bool host_stream_is(share_client *c, const void *stream);
+bool host_stream_is(share_client *c, const void *stream); /* NULL is none */
 /* SHARE_EINVAL in a function on this host stream, which would wait for itself; else 0. */
 int host_stream_may_wait(const void *stream);
 /* 0, or SHARE_EINVAL when @stream cannot be a stream for memory of this kind; @kind NULL: it is

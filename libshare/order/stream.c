@@ -4,13 +4,10 @@
 
 #include "libshare/order/inside.h"
 
-enum sort { THREAD, HOST_STREAM, GPU_STREAM };
-
-static enum sort sort_of(share_client *c, const struct memory_mapping *m, void *stream)
+/* What is no host stream is a CUstream then, and else the calling thread. */
+static bool is_on_device(const struct memory_mapping *m)
 {
-	if (stream && host_stream_is(c, stream))
-		return HOST_STREAM;
-	return m && m->kind->on_device ? GPU_STREAM : THREAD;
+	return m && m->kind->on_device;
 }
 
 int stream_check(share_client *c, const struct memory_kind *kind, void *stream)
@@ -36,14 +33,10 @@ struct memory_mapping stream_on_device(int ordinal)
 
 int stream_signal(share_client *c, const struct memory_mapping *m, void *stream, share_fence *out)
 {
-	switch (sort_of(c, m, stream)) {
-	case HOST_STREAM:
+	if (host_stream_is(c, stream))
 		return host_stream_signal(stream, out);
-	case GPU_STREAM:
+	if (is_on_device(m))
 		return gpu_stream_signal(c, m, stream, out);
-	case THREAD:
-		break;
-	}
 	/* what the calling thread did before is done */
 	*out = (share_fence){0, 0};
 	return 0;
@@ -62,41 +55,23 @@ static int wait_on_host_stream(void *stream, struct ordering *o)
 
 int stream_wait(share_client *c, const struct memory_mapping *m, void *stream, struct ordering *o)
 {
-	switch (sort_of(c, m, stream)) {
-	case HOST_STREAM:
+	if (host_stream_is(c, stream))
 		return wait_on_host_stream(stream, o);
-	case GPU_STREAM:
-		return gpu_stream_wait(c, m, stream, o);
-	case THREAD:
-		break;
-	}
-	return ordering_wait_here(c, o);
+	return is_on_device(m) ? gpu_stream_wait(c, m, stream, o) : ordering_wait_here(c, o);
 }
 
 bool stream_blocks(share_client *c, const struct memory_mapping *m, void *stream)
 {
-	switch (sort_of(c, m, stream)) {
-	case HOST_STREAM:
+	if (host_stream_is(c, stream))
 		return false;
-	case GPU_STREAM:
-		return gpu_stream_blocks(c, m, stream);
-	case THREAD:
-		break;
-	}
-	return true;
+	return !is_on_device(m) || gpu_stream_blocks(c, m, stream);
 }
 
 int stream_synchronize(share_client *c, const struct memory_mapping *m, void *stream, bool *fatal)
 {
 	*fatal = false;
-	switch (sort_of(c, m, stream)) {
-	case HOST_STREAM:
-		host_stream_synchronize(stream);
-		break;
-	case GPU_STREAM:
-		return gpu_stream_synchronize(m, stream, fatal);
-	case THREAD:
-		break;
-	}
+	if (!host_stream_is(c, stream))
+		return is_on_device(m) ? gpu_stream_synchronize(m, stream, fatal) : 0;
+	host_stream_synchronize(stream);
 	return 0;
 }
