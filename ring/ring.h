@@ -250,24 +250,14 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member
 void ring_consumer_detach(struct ring_consumer *c, uint32_t row);
 
 /*
- * The next message of any producer, in turn, into private memory. 1; 0: there is none; -ESTALE:
- * the producer of @row has left this consumer behind, or -EPROTO: its ring makes no sense (a ticket
- * that it has sent, and that was not acknowledged, among them). After these two nothing more comes
- * from it until it is attached again.
- */
-static inline int ring_consumer_receive(struct ring_consumer *c, uint32_t *row,
-					struct ring_message *out, uint64_t *lost);
-/*
- * The same, and up to @n in one step, as far as they are there and of the only producer, and each
- * after the first is data alone, with nothing to come after. How many, or as above.
+ * The next message of any producer, in turn, into private memory, and up to @n in one step, as far
+ * as they are there and of the only producer, and each after the first is data alone, with nothing
+ * to come after. How many; 0: there is none; -ESTALE: the producer of @row has left this consumer
+ * behind, or -EPROTO: its ring makes no sense (a ticket that it has sent, and that was not
+ * acknowledged, among them). After these two nothing more comes from it until it is attached again.
  */
 int ring_consumer_receive_run(struct ring_consumer *c, uint32_t *row, struct ring_message *out,
 			      uint32_t n, uint64_t *lost);
-static inline int ring_consumer_receive(struct ring_consumer *c, uint32_t *row,
-					struct ring_message *out, uint64_t *lost)
-{
-	return ring_consumer_receive_run(c, row, out, 1, lost);
-}
 /* How many messages of that producer are there, up to @n. 0: nobody has sent anything, has ended or
  * has left us behind. It may say 1 though it is so, where it takes more to find out. */
 uint32_t ring_consumer_look(struct ring_consumer *c, uint32_t n);
@@ -313,8 +303,8 @@ uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t row, uint32
 /* How many those are. */
 uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t row);
 
-/* As for producers: prepare, try ring_consumer_receive() once more, wait, awake. @word is NULL when
- * there is not exactly one producer: then it is the doorbell. @doorbell: in any case. */
+/* As for producers: prepare, try ring_consumer_receive_run() once more, wait, awake. @word is NULL
+ * when there is not exactly one producer: then it is the doorbell. @doorbell: in any case. */
 void ring_consumer_sleep(struct ring_consumer *c, bool doorbell, struct ring_sleep *out);
 void ring_consumer_awake(struct ring_consumer *c);
 

@@ -83,7 +83,6 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member
 	    .far = c->far_size ? channel_far_at(page, &c->shape, c->layout, 0) : NULL,
 	    .row = words,
 	    .tickets = s->tickets,
-	    .attached = true,
 	    .failed = !lane && !MUTATION(lane_again),
 	    .used = true,
 	};
@@ -95,7 +94,6 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member
 
 void ring_consumer_detach(struct ring_consumer *c, uint32_t row)
 {
-	c->sources[row].attached = false;
 	c->attached &= ~RING_BIT(row);
 	c->live &= ~RING_BIT(row);
 	c->moved &= ~RING_BIT(row);
@@ -184,7 +182,7 @@ bool ring_consumer_can_reject(const struct ring_consumer *c, uint32_t row)
 {
 	const struct ring_source *s = &c->sources[row];
 
-	return !s->attached || ring_heeds_rejections(s);
+	return !(c->attached & RING_BIT(row)) || ring_heeds_rejections(s);
 }
 
 uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t row, uint32_t ticket)

@@ -30,7 +30,7 @@ struct ring_source {
 	uint32_t held;
 	struct ring_held *tickets;
 	uint32_t rung; /* for which of its sleeps */
-	bool attached, admitted, failed;
+	bool admitted, failed;
 	bool used; /* its row, by this one or another before */
 };
 

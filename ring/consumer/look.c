@@ -47,7 +47,7 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row)
 {
 	struct ring_source *s = &c->sources[row];
 
-	if (!s->attached || s->failed || !ring_is_admitted(c, s))
+	if (!(c->attached & RING_BIT(row)) || s->failed || !ring_is_admitted(c, s))
 		return true;
 	if (c->latest) {
 		uint64_t tail = ring_lane_tail(s);
@@ -61,7 +61,7 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row)
 }
 
 /* The word is read before it is looked whether there is a message: the last one may have come in
- * between. One that has left us behind is for ring_consumer_receive() to tell. */
+ * between. One that has left us behind is for ring_consumer_receive_run() to tell. */
 static bool has_ended(struct ring_consumer *c, uint32_t row)
 {
 	const struct ring_source *s = &c->sources[row];

@@ -72,6 +72,17 @@ static __attribute__((noinline)) bool load_far(const struct ring_consumer *c,
 	return true;
 }
 
+/* What lies in its entry or not there, after all else was loaded: false if that makes no sense. */
+static inline bool load_data(const struct ring_consumer *c, const struct ring_source *s,
+			     const struct channel_entry *e, uint64_t sequence,
+			     struct ring_message *m)
+{
+	if (!ring_is_sound(m, c->near) || m->ticket >= c->shape.in_flight)
+		return load_far(c, s, e, sequence, m);
+	ring_load_data(m->data, e->data, m->data_size);
+	return true;
+}
+
 enum ring_entry_state { NOT_THERE, NONSENSE, COPIED };
 
 /* Into private memory. What makes no sense is told from what was overwritten while it was read. */
@@ -85,11 +96,7 @@ static inline enum ring_entry_state read_entry(const struct ring_consumer *c,
 	if (ring_sequence_of(e) != sequence)
 		return NOT_THERE;
 	ring_entry_load(e, out);
-	sound = ring_is_sound(out, c->near) && out->ticket < c->shape.in_flight;
-	if (sound)
-		ring_load_data(out->data, e->data, out->data_size);
-	else
-		sound = load_far(c, s, e, sequence, out);
+	sound = load_data(c, s, e, sequence, out);
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&e->sequence, memory_order_relaxed) != sequence)
 		return NOT_THERE;
@@ -451,16 +458,6 @@ int ring_consumer_receive_run(struct ring_consumer *c, uint32_t *row, struct rin
 	return 0;
 }
 
-/* False: it makes no sense. */
-static bool copy_data(const struct ring_consumer *c, const struct ring_source *s,
-		      const struct channel_entry *e, struct ring_message *out)
-{
-	if (out->ticket >= c->shape.in_flight || !ring_is_sound(out, c->near))
-		return load_far(c, s, e, 0, out);
-	ring_load_data(out->data, e->data, out->data_size);
-	return true;
-}
-
 bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket, uint32_t version,
 			 uint32_t deliveries, struct ring_message *out)
 {
@@ -474,7 +471,7 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
 	out->ticket = ticket;
 	further = CHANNEL_MORE(out->fence.slot);
 	sound = out->version == version && s->tickets[ticket].version == 0 &&
-		copy_data(c, s, copy, out) && hold(c, s, out);
+		load_data(c, s, copy, 0, out) && hold(c, s, out);
 	if (!sound) {
 		if (s->tickets[ticket].version != 0)
 			return false;

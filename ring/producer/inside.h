@@ -86,7 +86,8 @@ struct ring_producer {
 		size_t stride; /* of entries in a lane */
 		uint32_t mask; /* of their places */
 	} page;
-	uint64_t member, number;
+	uint64_t member;
+	uint64_t sent; /* which is the number of the next message */
 
 	struct {                    /* sets of consumers, bit by slot */
 		uint64_t admitted;  /* those that count */
@@ -134,7 +135,6 @@ struct ring_producer {
 	struct ring_list lists[LISTS];
 	struct ring_lane lanes[CHANNEL_MEMBERS_MAX];
 	struct ring_peer peers[CHANNEL_MEMBERS_MAX];
-	uint64_t sent;
 };
 
 static inline struct ring_owned_fence *ring_fences_of(const struct ring_producer *p,

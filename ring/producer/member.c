@@ -98,7 +98,7 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring
 	    .taken = start,
 	    .head = start,
 	    .progress = start,
-	    .since = p->number,
+	    .since = p->sent,
 	};
 	p->lanes[lane].limit = 0;
 	p->consumers.admitted |= RING_BIT(consumer);

@@ -16,11 +16,6 @@
 #include "ring/entry.h"
 #include "ring/producer/lane.h"
 
-static void *zeros(size_t n, size_t size)
-{
-	return calloc(n, size); /* pages that are not used take no memory */
-}
-
 /* False without memory. */
 static bool find_copies(struct ring_producer *p, enum channel_layout layout)
 {
@@ -41,16 +36,17 @@ static bool find_copies(struct ring_producer *p, enum channel_layout layout)
 	return p->copies.all;
 }
 
+/* All of it zeros, of which pages that are not used take no memory. */
 static bool allocate(struct ring_producer *p, enum channel_layout layout)
 {
 	const struct channel_shape *s = &p->shape;
 	uint32_t lanes = channel_lanes(s);
-	uint16_t *positions = zeros((size_t)lanes * s->depth, sizeof(*positions));
+	uint16_t *positions = calloc((size_t)lanes * s->depth, sizeof(*positions));
 
 	p->lanes[0].tickets = positions;
-	p->free.tickets = zeros(s->in_flight, sizeof(*p->free.tickets));
-	p->tickets = zeros(s->in_flight, sizeof(*p->tickets));
-	p->fences = zeros((size_t)s->in_flight * s->consumers, sizeof(*p->fences));
+	p->free.tickets = calloc(s->in_flight, sizeof(*p->free.tickets));
+	p->tickets = calloc(s->in_flight, sizeof(*p->tickets));
+	p->fences = calloc((size_t)s->in_flight * s->consumers, sizeof(*p->fences));
 	if (!positions || !p->free.tickets || !p->tickets || !p->fences || !find_copies(p, layout))
 		return false;
 	for (uint32_t i = 0; i < lanes; i++) {
@@ -68,7 +64,7 @@ static bool allocate(struct ring_producer *p, enum channel_layout layout)
 int ring_producer_new(const struct channel_shape *shape, enum channel_layout layout, void *ring,
 		      struct ring_producer **out)
 {
-	struct ring_producer *p = zeros(1, sizeof(*p));
+	struct ring_producer *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return -ENOMEM;
@@ -162,7 +158,7 @@ static inline __attribute__((always_inline)) uint16_t take_ticket(struct ring_pr
 	ring_show_in_flight(p);
 	*t = (struct ring_ticket){
 	    .version = version,
-	    .number = p->number++,
+	    .number = p->sent,
 	    .buffer = m->buffer,
 	    .reference = reference,
 	    .list = LIST_FREE,
@@ -325,7 +321,6 @@ static __attribute__((noinline)) uint16_t take_further(struct ring_producer *p,
 		tickets[i] = take_ticket(p, &alone, NULL, 1,
 					 MUTATION(further_is_a_message) ? CHANNEL_COPY_WAITS
 									: CHANNEL_COPY_FINISHED);
-		p->number--; /* it is no message */
 		p->tickets[tickets[i]].list = LIST_FURTHER;
 		ring_store(&to[i].ticket, CHANNEL_FURTHER(tickets[i], next_version(p, first),
 							  p->tickets[tickets[i]].version));

@@ -150,8 +150,8 @@ int try_receive(uint32_t consumer)
 	memset(message_data, 0xee, sizeof(message_data));
 	message.data = message_data;
 	message.further = message_further;
-	return ring_consumer_receive(consumers[consumer], &message_producer, &message,
-				     &message_lost);
+	return ring_consumer_receive_run(consumers[consumer], &message_producer, &message, 1,
+					 &message_lost);
 }
 
 void receives(uint32_t consumer, uint64_t number)
