@@ -19,8 +19,6 @@
  * CUstream either. */
 bool memory_driver_is_loaded(void);
 
-struct adopted;
-
 struct memory_mapping {
 	void *address;
 	uint64_t size;

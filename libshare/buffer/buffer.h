@@ -6,10 +6,6 @@
 #include "libshare/order/gpu_late.h"
 #include "libshare/order/order.h"
 
-struct client_room;
-struct lent;
-struct magazine;
-struct segment;
 extern const struct client_room buffer_room;
 
 /* What the next use of a block has to come after: see libshare/buffer/uses.h. */

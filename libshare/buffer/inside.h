@@ -12,8 +12,6 @@
 
 /* What the files of this room know of each other. */
 
-struct magazine;
-
 /* magazines.c: the blocks that are kept back. */
 struct magazines {
 	bool wanted;          /* it has magazines at all */

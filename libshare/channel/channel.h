@@ -14,7 +14,6 @@
  * libshare/sender, what a consumer has in libshare/receiver.
  */
 
-struct client_room;
 extern const struct client_room channel_room;
 
 /* ------------------------------------------------------------------------------------------- */

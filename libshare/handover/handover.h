@@ -7,7 +7,6 @@
  * in them, who finds them or hears of them, and how whoever gave one is the last again who has it.
  */
 
-struct client_room;
 extern const struct client_room handover_room;
 
 #endif

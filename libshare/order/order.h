@@ -5,8 +5,6 @@
 #include "libshare/client/client.h"
 #include "memory/import.h"
 
-struct client_room;
-struct peer_page;
 extern const struct client_room order_room;
 
 /* A fence with its page held: to be looked at without a request, for as long as it lives. */

@@ -39,8 +39,6 @@ struct channel_stashed {
 	share_message message;
 };
 
-struct channel_behind;
-
 struct receiver {
 	share_channel *ch;
 	struct members *members;

@@ -6,7 +6,6 @@
 
 /* The half of a channel that a consumer has: what it is lent, and gives back. */
 
-struct channel_role;
 extern const struct channel_role receiver_role;
 
 /* For a loan: buffer_release(). */

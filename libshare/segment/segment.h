@@ -11,7 +11,6 @@
  * the number of buffers in it; at most once in all where its kind or its pool wants that.
  */
 
-struct client_room;
 extern const struct client_room segment_room;
 
 struct side {

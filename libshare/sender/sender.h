@@ -9,7 +9,6 @@
  * waiting.
  */
 
-struct channel_role;
 struct held_fence;
 extern const struct channel_role sender_role;
 
