@@ -137,9 +137,11 @@ int sender_no_room(struct sender *sender, bool timed_out)
 		    sender->wait_for, plural((int)sender->wait_for),
 		    members_count(sender->members));
 	if (ring_producer_is_deserted(sender->ring) && sender->ch->shape.mode != CHANNEL_BROADCAST)
-		return fail_constant(timed_out ? SHARE_ETIMEDOUT : SHARE_EAGAIN,
-				     "the channel has no consumer, and no more room for messages "
-				     "that wait for one");
+		return fail(timed_out ? SHARE_ETIMEDOUT : SHARE_EAGAIN,
+			    "the channel has no consumer, and no more room for messages that wait "
+			    "for one (%s: %u): start one, or make the channel with more",
+			    lacks_tickets ? "in_flight" : "depth",
+			    lacks_tickets ? sender->ch->shape.in_flight : sender->ch->shape.depth);
 	if (timed_out)
 		return no_room_in_time(sender,
 				       lacks_tickets ? "acknowledge messages" : "receive messages");

@@ -796,7 +796,7 @@ class Consumer(_Receives):
         redelivered, set_aside, rejected, left_behind, sleeps, in_flight, producers, consumers, waiting."""
 
 class Worker(_Receives):
-    """Answers for a service: see Client.worker()."""
+    """Answers for a service: see Pool.worker()."""
     def close(self) -> None:
         """Leave the service, once calls are over and requests answered. May be called again."""
     def fileno(self) -> int:
@@ -863,7 +863,7 @@ class Message:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None: ...
 
 class Caller(_Closes):
-    """Asks a service: see Client.service()."""
+    """Asks a service: see Pool.caller()."""
     def close(self) -> None:
         """Leave the service, once calls are over and requests answered. May be called again."""
     @property

@@ -236,6 +236,55 @@ def test_a_step_that_fails_gives_the_message_back(pool):
         assert bytes(rx.recv(0).array) == b"two"
 
 
+def test_a_message_that_is_used_after_its_step_says_how_to_keep_it(pool):
+    with pool.consumer("c") as rx, pool.producer("c") as tx:
+        tx.send(pool.array(b"one"))
+        tx.close()
+        (m,) = list(rx)
+        with pytest.raises(libshare.ClosedError, match="end of the step of a loop .* recv"):
+            m.array
+        with pytest.raises(libshare.ClosedError, match="end of the step of a loop .* recv"):
+            m.arrays
+    with pool.caller("s") as caller, pool.worker("s") as worker:
+        call = caller.start()
+        for request in worker:
+            break
+        del worker
+        request.reply()
+        call.finish().ack()
+        with pytest.raises(libshare.ClosedError, match="^the request was given up: .* recv"):
+            request.reply()
+
+
+def test_a_block_that_fails_acknowledges_its_message(pool):
+    with pool.consumer("c", mode="queue") as rx, pool.producer("c") as tx:
+        tx.send(meta=1)
+        with pytest.raises(ZeroDivisionError):
+            with rx.recv() as m:
+                1 / 0
+        assert m.closed and rx.stats()["acknowledged"] == 1
+
+
+def test_a_full_queue_without_consumers_says_how_many_wait(pool):
+    with pool.producer("q", mode="queue", depth=4) as tx:
+        for _ in range(4):
+            tx.send()
+        with pytest.raises(libshare.TimedOutError, match=r"no consumer, .*\(depth: 4\): start one"):
+            tx.send(timeout=0.01)
+    with pool.producer("p", mode="queue", in_flight=2) as tx:
+        tx.send()
+        tx.send()
+        with pytest.raises(libshare.NotReadyError, match=r"no consumer, .*\(in_flight: 2\): start one"):
+            tx.send(timeout=0)
+
+
+def test_who_waits_for_consumers_without_waiting_is_told_at_once(pool):
+    for when_full in "fail", "drop":
+        with pool.producer(when_full, when_full=when_full, wait_for=1) as tx:
+            with pytest.raises(libshare.NotReadyError, match="wait_for"):
+                tx.send(timeout=60)
+
+
 def test_sending_waits_for_room_or_fails_or_drops(pool):
     a = pool.array(b"x")
     with pool.consumer("wait", depth=2, in_flight=2) as rx, pool.producer("wait") as tx:

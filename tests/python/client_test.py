@@ -81,6 +81,16 @@ def test_errors_are_those_that_python_has(client, broker):
         client.lookup("x", nope=1)
 
 
+def test_a_time_limit_that_is_none_is_said_to_be(client):
+    with pytest.raises(TypeError, match="^a time limit is a number of seconds.* not '1'"):
+        client.lookup("a", timeout="1")
+
+
+def test_a_broker_that_is_not_there_is_not_waited_for(tmp_path):
+    with pytest.raises(libshare.NoBrokerError, match="start share-broker"):
+        libshare.connect(tmp_path / "none", timeout=3600)
+
+
 def test_names_are_texts(client, pool):
     a = pool.zeros(1)
     a.publish("x")

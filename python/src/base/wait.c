@@ -38,8 +38,14 @@ bool wait_begin(struct wait *w, PyObject *timeout)
 	if (!timeout || timeout == Py_None)
 		return true;
 	seconds = PyFloat_AsDouble(timeout);
-	if (seconds == -1.0 && PyErr_Occurred())
+	if (seconds == -1.0 && PyErr_Occurred()) {
+		if (PyErr_ExceptionMatches(PyExc_TypeError))
+			PyErr_Format(PyExc_TypeError,
+				     "a time limit is a number of seconds, 0 or more, or None, and "
+				     "not %R",
+				     timeout);
 		return false;
+	}
 	if (isnan(seconds) || seconds < 0) {
 		PyErr_SetString(PyExc_ValueError,
 				"a time limit is a number of seconds, 0 or more, or "

@@ -125,7 +125,7 @@ static PyObject *get_array(PyObject *o, void *Py_UNUSED(ignored))
 	if (!message_is_usable(m))
 		return NULL;
 	if (m->users > 0) /* another thread is acknowledging it */
-		return raise_closed("message");
+		return message_refuse(m);
 	if (!m->m.buffer)
 		Py_RETURN_NONE;
 	message_look(m, &t);

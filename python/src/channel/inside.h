@@ -48,6 +48,7 @@ PyObject *message_or_raise(struct message *m, int r);
 bool message_ack(struct message *m, PyObject *stream);
 /* Returns false with an exception if the message was given up, or is another process's. */
 bool message_is_usable(struct message *m);
+PyObject *message_refuse(const struct message *m);
 /* Its data, also once it was given up. */
 size_t message_bytes(const struct message *m, const unsigned char **out);
 /* Reads the description at the start of the data into @t; if there is none that fits, describes all

@@ -75,13 +75,32 @@ PyObject *message_or_raise(struct message *m, int r)
 /* ------------------------------------------------------------------------------------------- */
 /* The end                                                                                     */
 
+/* Most who meet this have handed on the message of a loop to a task or a thread. */
+PyObject *message_refuse(const struct message *m)
+{
+	if (m->is_request)
+		PyErr_SetString(core.closed,
+				"the request was given up: it was answered, or a loop over a "
+				"worker gave it up at the end of its step; take it by recv() or "
+				"recv_async() where a task or a thread is to answer it later");
+	else
+		PyErr_SetString(core.closed,
+				"the message was given up: by ack(), or at the end of the step of "
+				"a loop or of a with block; take it by recv() or recv_async() "
+				"where a task or a thread is to use it for longer");
+	return NULL;
+}
+
 bool message_is_usable(struct message *m)
 {
 	struct handle h = {.p = m->m.channel, .what = "message", .generation = m->generation};
 
 	if (m->m.channel && !m->done && m->generation == process_generation())
 		return true;
-	handle_refuse(&h);
+	if (m->m.channel && m->generation != process_generation())
+		handle_refuse(&h);
+	else
+		message_refuse(m);
 	return false;
 }
 

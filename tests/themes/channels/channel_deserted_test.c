@@ -128,7 +128,9 @@ Test(channel_deserted, a_queue_keeps_what_waits)
 	for (uint32_t i = 0; i < DEPTH; i++)
 		send_number(p, i);
 	check_error(share_send(p, NULL, NULL, 0, NULL), SHARE_EAGAIN);
-	check_detail("the channel has no consumer, and no more room");
+	check_detail(
+	    "the channel has no consumer, and no more room for messages that wait for one "
+	    "(depth: 8): start one");
 	c = open_channel(other, SHARE_CONSUMER, &o);
 	for (uint32_t i = 0; i < DEPTH; i++)
 		expect_number(c, i);
