@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json as _json
 import os as _os
+import typing as _typing
 
 try:
     from . import _core
@@ -45,7 +46,6 @@ from ._core import (
     Watch,
     Worker,
 )
-from ._core import version as __version__
 from ._errors import (
     BusyError,
     CanceledError,
@@ -73,6 +73,8 @@ from ._errors import (
     WaitInterruptedError,
 )
 
+__version__ = _core.version
+
 _core._set_up(
     _errors.by_number,
     _errors.ClosedError,
@@ -91,6 +93,11 @@ from ._pickle import client_of, set_pickle_timeout, set_pickle_uses  # noqa: E40
 from ._stats import stats  # noqa: E402
 from ._watch import Change  # noqa: E402
 
+# where programs find them, so that messages name them so
+for _error in (Error, ClosedError, *_errors.by_number.values()):
+    _error.__module__ = __name__
+del _error
+
 __all__ = [
     "Array", "BusyError", "Caller", "CanceledError", "Change", "Client", "ClosedError", "Consumer",
     "DeniedError", "DeviceError", "DisconnectedError", "Error", "Event", "ExistsError", "Fence",
@@ -104,22 +111,35 @@ __all__ = [
 
 _PARTS = {"arrow", "cuda_core", "cupy", "numba", "pycuda", "ray", "rmm", "torch", "triton", "vllm", "weights"}
 
+if _typing.TYPE_CHECKING:
+    from . import arrow as arrow
+    from . import cuda_core as cuda_core
+    from . import cupy as cupy
+    from . import numba as numba
+    from . import pycuda as pycuda
+    from . import ray as ray
+    from . import rmm as rmm
+    from . import torch as torch
+    from . import triton as triton
+    from . import vllm as vllm
+    from . import weights as weights
+else:  # to a type checker, a module with this function has every name
 
-def __getattr__(name: str):
-    """The modules for frameworks, which are imported when they are used; and the names that errors had before,
-    for one version more."""
-    if name in _PARTS:
-        import importlib
+    def __getattr__(name: str):
+        """The modules for frameworks, which are imported when they are used; and the names that errors had before,
+        for one version more."""
+        if name in _PARTS:
+            import importlib
 
-        try:
-            return importlib.import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError as e:
-            # what hasattr() asks for; the import statement looks for the module itself, and names the package
-            raise AttributeError(f"libshare.{name} takes {e.name}, which is not installed") from e
-    if name not in _errors.BEFORE:
-        raise AttributeError(f"module 'libshare' has no attribute {name!r}")
-    import warnings
+            try:
+                return importlib.import_module(f"{__name__}.{name}")
+            except ModuleNotFoundError as e:
+                # what hasattr() asks for; the import statement looks for the module itself, and names the package
+                raise AttributeError(f"libshare.{name} takes {e.name}, which is not installed") from e
+        if name not in _errors.BEFORE:
+            raise AttributeError(f"module 'libshare' has no attribute {name!r}")
+        import warnings
 
-    now = _errors.BEFORE[name]
-    warnings.warn(f"libshare.{name} is called libshare.{now.__name__} now", DeprecationWarning, stacklevel=2)
-    return now
+        now = _errors.BEFORE[name]
+        warnings.warn(f"libshare.{name} is called libshare.{now.__name__} now", DeprecationWarning, stacklevel=2)
+        return now

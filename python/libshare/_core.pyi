@@ -809,7 +809,7 @@ class Worker(_Receives):
 class Message:
     """A message, received: a loan until it is acknowledged."""
     @property
-    def array(self) -> Array | None:
+    def array(self) -> Array | Any:  # None is of messages that were sent without one, which who reads them knows
         """The memory, as its sender described it, of several the first; None: it has none."""
     @property
     def arrays(self) -> list[Array] | dict[str, Array]:

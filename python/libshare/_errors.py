@@ -7,7 +7,12 @@ Where Python has a class that people expect, it is that one as well: ``except Ti
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from . import _core
+
+if TYPE_CHECKING:
+    from ._core import Message
 
 
 class Error(Exception):
@@ -81,7 +86,7 @@ class OwnerDiedError(Error):
     """The process that was to make this data died before the data was ready. ``message``: the message
     that this came with, which has to be acknowledged, or None."""
 
-    message = None
+    message: Message | None = None
 
 
 class ProtocolError(Error):

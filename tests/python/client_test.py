@@ -4,6 +4,7 @@
 import importlib.metadata
 import os
 import pathlib
+import pickle
 import re
 import signal
 import subprocess
@@ -79,6 +80,14 @@ def test_errors_are_those_that_python_has(client, broker):
         client.lookup()
     with pytest.raises(TypeError):
         client.lookup("x", nope=1)
+
+
+def test_errors_are_called_as_programs_catch_them():
+    for name in libshare.__all__:
+        thing = getattr(libshare, name)
+        if isinstance(thing, type) and issubclass(thing, libshare.Error):
+            assert thing.__module__ == "libshare", name
+            assert pickle.loads(pickle.dumps(thing("why"))).args == ("why",)
 
 
 def test_a_time_limit_that_is_none_is_said_to_be(client):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# An environment for the tests of the Python package: fresh, with NumPy, pyarrow, cuda-bindings, pytest,
+# An environment for the tests of the Python package: fresh, with NumPy, pyarrow, cuda-bindings, pytest, mypy,
 # tritonclient where it can be had, and the wheel; or, as an extension with sanitizers is not for a wheel,
 # with the package from the tree and that extension.
 #
@@ -18,7 +18,7 @@ folder=${1:?usage: environment.sh FOLDER [EXTENSION]}
 source=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python3}
 shared=$source/build/python-packages
-wanted="numpy pyarrow cuda-bindings pytest"
+wanted="numpy pyarrow cuda-bindings pytest mypy"
 
 pip()
 {

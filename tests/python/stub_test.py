@@ -100,6 +100,33 @@ def test_the_stub_names_every_report(client):
             client.inspect(report)
 
 
+CHECKED = """
+import libshare
+c = libshare.connect()
+with c.pool().consumer("x") as rx:
+    for m in rx:
+        print(m.array.shape)
+try:
+    c.ping()
+except libshare.OwnerDiedError as e:
+    if e.message is not None:
+        e.message.ack()
+print(libshare.__version__ + "", libshare.weights.attach_weights(c, "w").is_current())
+libshare.conect()
+libshare.weights.attach(c)
+m.aray
+"""
+
+
+def test_a_type_checker_knows_what_there_is(tmp_path):
+    (tmp_path / "checked.py").write_text(CHECKED)
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", "checked.py"],
+                          cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = re.findall(r"^checked.py:\d+: error: (.*?)[;\n ]*(?:$|maybe|\[)", done.stdout, re.MULTILINE)
+    assert said == ['Module has no attribute "conect"', 'Module has no attribute "attach"',
+                    '"Message" has no attribute "aray"'], done.stdout
+
+
 def test_the_guide_and_the_headers_are_there():
     assert docs.guide().startswith("# Python\n")
     texts = docs.headers()
