@@ -82,7 +82,7 @@ class _Pool:
         tried. history: in a broadcast, how many of its last messages each producer keeps for
         consumers that come later, from "oldest"; their memory stays in use. stall: seconds until a
         consumer that keeps this producer waiting is left behind; infinity: never. wait_for: so many
-        consumers have to be there, or there is no room. Without it a broadcast that has none drops its
+        consumers have to be there, or there is no room: "block" waits for them, and the others are NotReadyError then. Without it a broadcast that has none drops its
         oldest messages, beyond depth, and the next consumer's first message says how many it has lost.
         existing: NotFoundError rather than make it.
 

@@ -68,10 +68,10 @@ def connect(
     the path of its socket.
 
     label: how ``sharectl clients`` calls this process. config: of an embedded broker, a file.
-    host_fences, never_block: see SHARE_CONNECT_… in share.h. timeout: how many seconds the broker
-    may take to answer (None: without limit).
+    host_fences, never_block: see SHARE_CONNECT_… in share.h. timeout: how many seconds a broker that
+    is there may take to answer (None: without limit). One that is not there is not waited for.
 
-    NoBrokerError: nobody listens there. TimedOutError: the broker hangs; the text says which process that is.
+    NoBrokerError: nobody listens there, said at once. TimedOutError: the broker hangs; the text says which process that is.
     DeniedError, QuotaExceededError, ProtocolError.
     """
     if timeout is not None and not 0 <= timeout < 1e9:
@@ -145,6 +145,15 @@ class _Client:
         Of host memory: prefault: so much is made ahead by the broker, and stays. huge_pages: "advise": where
         the kernel has them; "require": those that are set aside, or an error. numa: "interleave", or the
         number of a node. What came of these is in info()["reason"].
+        access: who else may use a pool that is made, besides this user: a list as
+        [{"user": "alice", "mode": "rw"}, {"group": "video", "mode": "ro"}]; "user": "*" is everybody, and the modes are
+        "ro" (look up and receive), "rw" (allocate and send as well) and "manage" (destroy it as well). persistent: it
+        stays when nobody has it open and no Array is left in it.
+        segment_size: bytes that it takes from the system at a time; alignment: of every Array, a power of two from 512 (the
+        default) to 2 MiB; release_threshold: bytes of empty segments that it keeps. reuse: when memory that was given back is
+        handed out again: "gate": at once, behind the work of the same user that still runs on it; "clean": when that is done;
+        "scrub": so too, and zeroed before another user gets it. same_address: it lies at the same address in every
+        process, where something else may be in the way (BusyError).
 
         DeniedError: this user may not make pools. InvalidArgumentError names the option at fault. NoDeviceError,
         NotSupportedError, DeviceError, QuotaExceededError.

@@ -93,6 +93,15 @@ class Client(_Closes):
         Of host memory: prefault: so much is made ahead by the broker, and stays. huge_pages: "advise": where
         the kernel has them; "require": those that are set aside, or an error. numa: "interleave", or the
         number of a node. What came of these is in info()["reason"].
+        access: who else may use a pool that is made, besides this user: a list as
+        [{"user": "alice", "mode": "rw"}, {"group": "video", "mode": "ro"}]; "user": "*" is everybody, and the modes are
+        "ro" (look up and receive), "rw" (allocate and send as well) and "manage" (destroy it as well). persistent: it
+        stays when nobody has it open and no Array is left in it.
+        segment_size: bytes that it takes from the system at a time; alignment: of every Array, a power of two from 512 (the
+        default) to 2 MiB; release_threshold: bytes of empty segments that it keeps. reuse: when memory that was given back is
+        handed out again: "gate": at once, behind the work of the same user that still runs on it; "clean": when that is done;
+        "scrub": so too, and zeroed before another user gets it. same_address: it lies at the same address in every
+        process, where something else may be in the way (BusyError).
 
         DeniedError: this user may not make pools. InvalidArgumentError names the option at fault. NoDeviceError,
         NotSupportedError, DeviceError, QuotaExceededError."""
@@ -334,7 +343,7 @@ class Pool(_Closes):
         tried. history: in a broadcast, how many of its last messages each producer keeps for
         consumers that come later, from "oldest"; their memory stays in use. stall: seconds until a
         consumer that keeps this producer waiting is left behind; infinity: never. wait_for: so many
-        consumers have to be there, or there is no room. Without it a broadcast that has none drops its
+        consumers have to be there, or there is no room: "block" waits for them, and the others are NotReadyError then. Without it a broadcast that has none drops its
         oldest messages, beyond depth, and the next consumer's first message says how many it has lost.
         existing: NotFoundError rather than make it.
 

@@ -100,6 +100,11 @@ def test_the_stub_names_every_report(client):
             client.inspect(report)
 
 
+def test_every_option_of_a_pool_is_described():
+    for option in declared()["Client"]["pool"].args.kwonlyargs:
+        assert re.search(rf"\b{option.arg}\b", libshare.Client.pool.__doc__), option.arg
+
+
 CHECKED = """
 import libshare
 c = libshare.connect()
