@@ -33,17 +33,21 @@
 static _Thread_local struct {
 	const share_client *client; /* NULL: they do not */
 	uint32_t count;             /* of that client, when they began to */
-	int64_t until;              /* or 0 */
+	int soon_ms;                /* of sleep, or 0 */
+	int64_t until;              /* 0: it has not slept yet, so who does not wait asks no clock */
 	bool signalled;
 } early;
 
 /* How long to sleep at most. Whoever asks has looked whether the wait is over. */
 int wait_sleep_ms(int timeout_ms)
 {
-	int64_t left = early.until - (int64_t)clock_ms();
+	int64_t left;
 
-	if (!early.client || early.until == 0)
+	if (!early.client || early.soon_ms == 0)
 		return timeout_ms;
+	if (early.until == 0)
+		early.until = deadline_from(early.soon_ms);
+	left = early.until - (int64_t)clock_ms();
 	if (left < 1)
 		left = 1;
 	return timeout_ms < 0 || left < timeout_ms ? (int)left : timeout_ms;
@@ -377,7 +381,8 @@ int share_wait_early(share_waits *w, int soon_ms)
 
 	early.signalled = false;
 	early.client = (share_client *)(void *)w;
-	early.until = soon_ms > 0 ? deadline_from(soon_ms) : 0;
+	early.soon_ms = soon_ms;
+	early.until = 0;
 	if (early.client)
 		early.count = atomic_load(&early.client->waiters.early);
 	return was;

@@ -64,7 +64,7 @@ share_waits *share_waits_of(share_client *c);
  * waits end soon, and hears of signals itself while a later one lasts.
  *
  * @param w        of the connection; NULL: they do not any more
- * @param soon_ms  0: however long they take
+ * @param soon_ms  since the first of them sleeps; 0: however long they take
  * @return 1: that has happened since it was called last; 0: it has not
  */
 int share_wait_early(share_waits *w, int soon_ms);
