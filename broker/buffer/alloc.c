@@ -351,7 +351,10 @@ static bool is_acceptable(struct request *r, struct pool *p)
 	} else if (!request_pool_right(r, p, RIGHT_WRITE)) {
 		return false;
 	} else if (m->size == 0) {
-		request_fail(r, SHARE_EINVAL, "a buffer has at least one byte");
+		/* share_adopt() of NULL asks for none */
+		request_fail(r, SHARE_EINVAL, "%s",
+			     pool_is_adopted(p) ? "the memory to adopt is NULL, or has no bytes"
+						: "a buffer has at least one byte");
 	} else if (pool_is_adopted(p)) {
 		request_fail(r, SHARE_ENOTSUP,
 			     "pool '%s' is of kind adopted: it has no memory of its own, and takes "

@@ -24,8 +24,15 @@ static int check_options(const share_channel_options *o, int role)
 	if (role != SHARE_PRODUCER && role != SHARE_CONSUMER)
 		return fail(SHARE_EINVAL, "role %d is neither SHARE_PRODUCER nor SHARE_CONSUMER",
 			    role);
-	if (o->mode > SHARE_QUEUE || o->when_full > SHARE_FULL_DROP || o->from > SHARE_FROM_OLDEST)
-		return fail(SHARE_EINVAL, "mode, when_full or from is unknown");
+	if (o->mode > SHARE_QUEUE)
+		return fail(SHARE_EINVAL, "mode %u is neither SHARE_BROADCAST nor SHARE_QUEUE",
+			    o->mode);
+	if (o->when_full > SHARE_FULL_DROP)
+		return fail(SHARE_EINVAL, "when_full %u is not an enum share_when_full",
+			    o->when_full);
+	if (o->from > SHARE_FROM_OLDEST)
+		return fail(SHARE_EINVAL,
+			    "from %u is neither SHARE_FROM_NEWEST nor SHARE_FROM_OLDEST", o->from);
 	if (o->flags & ~(uint32_t)(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING |
 				   SHARE_CHANNEL_TRANSIENT | SHARE_CHANNEL_LATEST))
 		return fail(SHARE_EINVAL, "unknown flags 0x%x", o->flags);

@@ -34,7 +34,9 @@ static void lose(share_client *c, int r)
 				 "descriptors from the broker found no room in this process, "
 				 "and are lost: raise its limit (ulimit -n) and connect again");
 	else
-		client_mark_lost(c, "the broker is gone");
+		client_mark_lost(c,
+				 "the broker is gone: give up what was had by this connection, "
+				 "and connect again");
 }
 
 /* Takes the role of the reader for one packet. @events: also return when the socket is ready for

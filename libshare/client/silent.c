@@ -75,7 +75,7 @@ static const char *show_state(char state)
 {
 	switch (state) {
 	case 'T':
-		return "it is stopped (state T); kill -CONT lets it go on";
+		return "it is stopped (state T)";
 	case 't':
 		return "a debugger holds it (state t)";
 	case 'D':
@@ -107,11 +107,11 @@ static int fail_by_process(const char *at_whom, pid_t pid)
 	if (!read_proc(pid, "wchan", wchan, sizeof(wchan)) || strcmp(wchan, "0") == 0)
 		wchan[0] = '\0';
 	return fail(SHARE_ETIMEDOUT,
-		    "%s; process %d (%s) serves there, since %s, and %s%s%s; its keeper ends it "
+		    "%s; process %d (%s) serves there, since %s, and %s%s%s%s; its keeper ends it "
 		    "after hang_ms, kill -KILL %d does so now, and the next broker goes on with "
 		    "all clients",
 		    at_whom, (int)pid, p.name, start, show_state(p.state), *wchan ? ", in " : "",
-		    wchan, (int)pid);
+		    wchan, p.state == 'T' ? "; kill -CONT lets it go on" : "", (int)pid);
 }
 
 /* Another broker may have gone on since @socket was connected: who serves there now. 0: not known.

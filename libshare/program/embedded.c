@@ -32,6 +32,9 @@
 #include "libshare/program/error.h"
 
 #define PROGRAM "share-broker"
+#define NO_PIDFDS                                                                             \
+	"a private broker takes pidfd_open(), which an old valgrind lacks: run this program " \
+	"under share-run"
 
 #ifndef P_PIDFD
 #define P_PIDFD 3 /* of Linux 5.4; C libraries came to know it later */
@@ -247,7 +250,7 @@ int embedded_start(const char *config, struct embedded **out)
 	if (r == 0) {
 		own = (int)syscall(SYS_pidfd_open, getpid(), 0);
 		if (own < 0)
-			r = fail_system(-errno, "pidfd_open");
+			r = fail_system(-errno, errno == ENOSYS ? NO_PIDFDS : "pidfd_open");
 	}
 	if (r == 0)
 		r = spawn(e, config, listener, own);

@@ -461,7 +461,7 @@ Test(adopt, what_is_not_mapped_is_refused)
 	struct file f = sealed_file(SIZE);
 	struct file g = sealed_file(SIZE);
 
-	expect_refused(NULL, SIZE, SHARE_EINVAL, "at least one byte");
+	expect_refused(NULL, SIZE, SHARE_EINVAL, "the memory to adopt is NULL");
 	expect_refused(f.at, 0, SHARE_EINVAL, "no memory has 0 bytes");
 	expect_refused(f.at, SIZE_MAX, SHARE_EINVAL, "no memory has");
 	munmap(f.at + SIZE / 2, SIZE / 2);

@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -224,4 +226,32 @@ Test(embedded, a_configuration_that_is_wrong_is_told)
 	setenv("SHARE_BROKER", "/nonexistent/share-broker", 1);
 	check_error(share_connect("embedded", &none), SHARE_ENOBROKER);
 	check_detail("/nonexistent/share-broker");
+}
+
+/* As in a valgrind that does not know the call: a child, as it is for good. */
+Test(embedded, who_may_not_open_pidfds_is_told_of_share_run)
+{
+	struct sock_filter filter[] = {
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(filter) / sizeof(*filter), filter};
+	int status;
+	pid_t pid = fork();
+
+	check(pid >= 0);
+	if (pid == 0) {
+		share_client *c;
+
+		check_in_child();
+		check_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+		check_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+		check_error(share_connect("embedded", &c), SHARE_ESYSTEM);
+		check_detail("run this program under share-run: Function not implemented");
+		_exit(0);
+	}
+	check_eq(waitpid(pid, &status, 0), pid);
+	check(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }

@@ -131,7 +131,8 @@ Test(lost_broker, every_call_that_needs_it_says_so)
 	check_error(share_drop_client(c, 1), SHARE_EDISCONNECTED);
 	check_error(share_inspect(c, "status", each_json, NULL), SHARE_EDISCONNECTED);
 	check_error(share_dispatch(c), SHARE_EDISCONNECTED);
-	check_detail("broker");
+	check_detail("the broker is gone: give up");
+	check_detail("and connect again");
 	check_eq(error, 1); /* told by the call, not by a callback as well */
 	check(b == NULL && w == NULL && p == NULL && text == NULL);
 }

@@ -53,6 +53,8 @@ Test(silent, a_broker_that_is_stopped_is_named_to_who_connects)
 	check_error(connect_in_time(broker_socket(), SHORT_MS, &c), SHARE_ETIMEDOUT);
 	check(c == NULL);
 	check_who(broker_pid(), "it is stopped (state T)");
+	/* what helps comes behind all that is said of how it is */
+	check_detail("; kill -CONT lets it go on; its keeper ends it");
 	broker_thaw();
 	check_ok(connect_in_time(broker_socket(), LONG_MS, &c));
 	share_disconnect(c);

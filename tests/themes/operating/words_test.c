@@ -60,6 +60,28 @@ static void expect_text(const char *text)
 }
 
 /* ------------------------------------------------------------------------------------------- */
+/* An option that means nothing                                                                */
+
+/* Of several that may be it. */
+Test(words, an_option_of_a_channel_that_means_nothing_is_named_with_its_value)
+{
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+
+	o.mode = 5;
+	check_error(share_channel_open(client, "left", SHARE_PRODUCER, &o, &ch), SHARE_EINVAL);
+	expect_text("mode 5 is neither SHARE_BROADCAST nor SHARE_QUEUE");
+	o.mode = 0;
+	o.when_full = 9;
+	check_error(share_channel_open(client, "left", SHARE_PRODUCER, &o, &ch), SHARE_EINVAL);
+	expect_text("when_full 9 is not an enum share_when_full");
+	o.when_full = 0;
+	o.from = 4;
+	check_error(share_channel_open(client, "left", SHARE_CONSUMER, &o, &ch), SHARE_EINVAL);
+	expect_text("from 4 is neither SHARE_FROM_NEWEST nor SHARE_FROM_OLDEST");
+}
+
+/* ------------------------------------------------------------------------------------------- */
 /* A buffer that is not of the channel's pool                                                  */
 
 Test(words, a_buffer_of_another_pool_is_told_with_what_to_do)
