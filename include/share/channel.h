@@ -601,7 +601,8 @@ int share_reject(share_message *m, void *stream);
  * one that was received.
  *
  * @param ch   the channel, as a producer
- * @param out  the message; its `channel` is NULL when there is none
+ * @param out  the message, which was set to SHARE_MESSAGE_INIT; its `channel` is NULL when there is
+ *             none
  * @retval SHARE_EAGAIN  there is none
  * @retval SHARE_EACCES  not a producer
  */
@@ -667,7 +668,7 @@ typedef struct share_channel_stats {
  * What a member of a channel has done, and what is in it.
  *
  * @param ch   the channel
- * @param out  the figures
+ * @param out  the figures, which were set to SHARE_CHANNEL_STATS_INIT
  */
 int share_channel_get_stats(const share_channel *ch, share_channel_stats *out);
 

@@ -115,7 +115,7 @@ typedef struct share_event_info {
  * What an event is. No request.
  *
  * @param e    the event
- * @param out  what it is
+ * @param out  what it is, which was set to SHARE_EVENT_INFO_INIT
  */
 int share_event_get_info(const share_event *e, share_event_info *out);
 

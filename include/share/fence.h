@@ -172,7 +172,7 @@ typedef struct share_fence_stats {
  * What ordering has cost this client so far.
  *
  * @param c    the connection
- * @param out  the figures
+ * @param out  the figures, which were set to SHARE_FENCE_STATS_INIT
  */
 int share_fence_get_stats(const share_client *c, share_fence_stats *out);
 

@@ -121,9 +121,10 @@ int share_service_open(share_client *c, const char *name, int role,
 		       const share_service_options *options, share_service **out);
 
 /**
- * Leaves a service. Before that, the program has to give up its pending calls, and to acknowledge
- * the requests that it has taken. It may keep answers. Who waits in it in another thread gets
- * SHARE_ECANCELED.
+ * Leaves a service. The calls that were started and not finished go with it. A worker answers the
+ * requests that it has taken before: of one that it still has nothing is left to do but
+ * share_ack(), and then the caller is not told, and waits for as long as its time limit says.
+ * Answers may be kept. Who waits in it in another thread gets SHARE_ECANCELED.
  *
  * @param s  the handle; NULL is fine
  */
@@ -139,7 +140,8 @@ void share_service_close(share_service *s);
  * @param data_size   its bytes, up to `data_max` of the service
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where the buffer was worked on, and the answer will be
- * @param out         the answer, to be given back with share_ack()
+ * @param out         the answer, which was set to SHARE_MESSAGE_INIT, to be given back with
+ *                    share_ack()
  * @retval SHARE_ETIMEDOUT  no worker has answered (or was there) in time. If the time limit is 0,
  *                          no worker can have answered: SHARE_EAGAIN
  * @retval SHARE_EOWNERDEAD the request was delivered to as many workers as the service allows, and
@@ -170,7 +172,8 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
  * @param request     what is asked, as for share_send_many(), with up to `buffers` of the service
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where the buffers were worked on, and the answer will be
- * @param out         the answer, to be given back with share_ack()
+ * @param out         the answer, which was set to SHARE_MESSAGE_INIT, to be given back with
+ *                    share_ack()
  * @retval SHARE_EINVAL     the request has more buffers or data than the service lets it have
  * @retval SHARE_ETIMEDOUT  as share_call()
  * @retval SHARE_EOWNERDEAD as share_call()
@@ -249,8 +252,8 @@ int share_call_start_with(share_service *s, const share_outgoing *request, int t
  * @param p           the call
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where the answer will be worked on
- * @param out         the answer, to be given back with share_ack(); its `channel` is NULL when
- * there is none
+ * @param out         the answer, which was set to SHARE_MESSAGE_INIT, to be given back with
+ *                    share_ack(); its `channel` is NULL when there is none
  * @retval SHARE_EAGAIN      the answer is not there yet, and the time limit was 0
  * @retval SHARE_ETIMEDOUT   as share_call()
  * @retval SHARE_EOWNERDEAD  as share_call()
@@ -280,7 +283,7 @@ void share_call_cancel(share_pending *p);
  * @param s           the service, as a worker
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where it will be worked on
- * @param out         the request
+ * @param out         the request, which was set to SHARE_MESSAGE_INIT
  * @retval SHARE_EPIPE       all callers have left or died. This is said once: the next call waits
  *                           for new callers
  * @retval SHARE_EAGAIN      there is no request, and the time limit was 0

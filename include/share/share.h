@@ -544,7 +544,7 @@ typedef struct share_pool_info {
  * each figure is one that was so during the call.
  *
  * @param p    the pool
- * @param out  what it is like
+ * @param out  what it is like, which was set to SHARE_POOL_INFO_INIT
  */
 int share_pool_get_info(const share_pool *p, share_pool_info *out);
 
@@ -613,8 +613,8 @@ int share_pool_map_ahead(share_pool *p, int mode);
  * learn late that it is done. Where there is no other memory, at hand or in the pool, the answer
  * is SHARE_ENOTSUP: so acquire buffers before the capture.
  *
- * The last three errors occur with GPU memory only, here and in every function that acquires a
- * buffer.
+ * SHARE_ENODEV and SHARE_EDEVICE occur with GPU memory only, here and in every function that
+ * acquires a buffer.
  *
  * @param p       where from
  * @param size    bytes, at least 1
@@ -635,7 +635,7 @@ int share_pool_map_ahead(share_pool *p, int mode);
  * @retval SHARE_ENODEV   this process cannot see the device: no driver, or CUDA_VISIBLE_DEVICES
  *                        hides it
  * @retval SHARE_ENOTSUP  the current context's device cannot reach it, or the stream is being
- *                        captured
+ *                        captured; or the pool is of kind "adopted", which has no memory of its own
  * @retval SHARE_EDEVICE  the driver failed, and how
  * @retval SHARE_EOWNERDEAD  kind "legacy": the agent ended just now, and the memory with it
  * @retval SHARE_ENOENT   the pool was destroyed (share_pool_destroy())
@@ -804,7 +804,8 @@ static inline int share_adopt(share_pool *p, void *memory, uint64_t size, void *
  * @retval SHARE_EDISCONNECTED  the broker was lost before it could be told; if it lives, it has
  *                              taken this process's references back
  * @retval SHARE_EDEVICE        the device is broken, and so all work on `stream` is over
- * @retval SHARE_EINVAL         it was released already; or `stream` is not a stream of this client
+ * @retval SHARE_EINVAL         it was released already, or is NULL; or `stream` is not a stream of
+ * this client
  * @retval SHARE_ENOTSUP        the stream is being captured
  */
 int share_release(share_buffer *b, void *stream);
@@ -965,7 +966,7 @@ typedef struct share_buffer_info {
  * Where a buffer lies. No request.
  *
  * @param b    the buffer
- * @param out  where it lies
+ * @param out  where it lies, which was set to SHARE_BUFFER_INFO_INIT
  */
 int share_buffer_get_info(const share_buffer *b, share_buffer_info *out);
 

@@ -68,4 +68,23 @@ with tempfile.TemporaryDirectory() as scratch:
     unlike = run("OPTIONS", edited(lambda text: re.sub(r"(Sends a buffer .*?) \* @retval SHARE_EACCES .*?\n", r"\1", text, count=1, flags=re.S)))
     if unlike.returncode == 0 or "share_send" not in unlike.stderr:
         wrong("a short form whose page is unlike that of its function is not noticed")
+    # a page stands alone: what is to be initialised says so there, and errors are named, not counted
+    sized = dict(re.findall(r"^typedef struct (share_\w+) \{\n\tsize_t size;.*?^#define (SHARE_\w+_INIT)\b", all_text, re.M | re.S))
+    if len(sized) < 15:
+        wrong(f"these cannot be all structs that begin with their size: {sorted(sized)}")
+
+    def unsaid(text):
+        """Structs that a function fills in, though its page does not say by what they are to be initialised."""
+        for page, declaration in re.findall(r"/\*\*((?:(?!\*/).)*)\*/\s*((?:static inline )?int share_\w+\([^;{]*\));", text, re.S):
+            for struct in re.findall(r"(?:, |\()(share_\w+) \*out\b", " ".join(declaration.split())):
+                if struct in sized and sized[struct] not in page:
+                    yield re.search(r"share_\w+(?=\()", declaration)[0]
+
+    public_text = "".join(h.read_text() for h in include.glob("*.h"))
+    for name in unsaid(public_text):
+        wrong(f"the page of {name}() does not say what `out` is to be set to")
+    if not list(unsaid(public_text.replace("SHARE_MESSAGE_INIT", ""))):
+        wrong("a page that does not say what `out` is to be set to is not noticed")
+    for counted in re.findall(r"[Tt]he (?:first|last) (?:\w+ )?errors\b", public_text):
+        wrong(f'a page says "{counted}": the next one that is added makes it wrong')
 sys.exit(failed)
