@@ -5,11 +5,13 @@
  * It is readable until that call says again that there is nothing.
  */
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -518,4 +520,74 @@ Test(channel_ready, what_one_thread_has_no_time_for_another_one_gets)
 	share_channel_close(h.c);
 	share_channel_close(p);
 	gate_free(h.work);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Edge-triggered                                                                              */
+
+#define EDGES 2000
+
+static int watch_edges(int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET};
+	int loop = epoll_create1(EPOLL_CLOEXEC);
+
+	check(loop >= 0);
+	check_eq(epoll_ctl(loop, EPOLL_CTL_ADD, fd, &e), 0);
+	return loop;
+}
+
+static void next_edge(int loop)
+{
+	struct epoll_event e;
+	int n;
+
+	do
+		n = epoll_wait(loop, &e, 1, HARNESS_LIMIT_MS);
+	while (n < 0 && errno == EINTR);
+	check_eq(n, 1);
+}
+
+static void *send_at_edges(void *channel)
+{
+	share_channel *p = channel;
+	int loop = watch_edges(share_channel_get_fd(p)), r;
+
+	for (int i = 0; i < EDGES;) {
+		r = share_send(p, NULL, &i, sizeof(i), NULL);
+		if (r == SHARE_EAGAIN)
+			next_edge(loop);
+		else
+			check_ok(r);
+		i += r == 0;
+	}
+	close(loop);
+	return NULL;
+}
+
+/* Who asks until there is nothing misses nothing, on either side, though each is told but once. */
+Test(channel_ready, loops_may_be_edge_triggered)
+{
+	share_channel_options o = small(SHARE_QUEUE, SHARE_FULL_FAIL);
+	share_channel *p = open_channel(client, SHARE_PRODUCER, &o);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, &o);
+	int loop = watch_edges(share_channel_get_fd(c)), r;
+	share_message m = SHARE_MESSAGE_INIT;
+	pthread_t thread;
+
+	check_eq(pthread_create(&thread, NULL, send_at_edges, p), 0);
+	for (uint64_t got = 0; got < EDGES;) {
+		r = share_recv(c, 0, NULL, &m);
+		if (r == SHARE_EAGAIN) {
+			next_edge(loop);
+			continue;
+		}
+		check_ok(r);
+		check_eq(m.number, got++);
+		check_ok(share_ack(&m, NULL));
+	}
+	check_eq(pthread_join(thread, NULL), 0);
+	close(loop);
+	share_channel_close(c);
+	share_channel_close(p);
 }

@@ -4,8 +4,12 @@
  * for another one, and what has ended while another call was asked for; and that neither a caller
  * nor a worker is told of anything that is not to be done. */
 
+#include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <share/private/core.h>
 
@@ -318,4 +322,89 @@ Test(service_ready, tells_of_an_answer_whose_work_still_runs)
 	check(!is_readable(fd, 0));
 	share_host_stream_destroy(stream);
 	gate_free(gate);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Edge-triggered                                                                              */
+
+#define EDGES 1000
+#define CALLS 8
+
+static int watch_edges(share_service *s)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET};
+	int loop = epoll_create1(EPOLL_CLOEXEC);
+
+	check(loop >= 0);
+	check_eq(epoll_ctl(loop, EPOLL_CTL_ADD, share_service_get_fd(s), &e), 0);
+	return loop;
+}
+
+static void next_edge(int loop)
+{
+	struct epoll_event e;
+	int n;
+
+	do
+		n = epoll_wait(loop, &e, 1, FOREVER);
+	while (n < 0 && errno == EINTR);
+	check_eq(n, 1);
+}
+
+static void *answer_at_edges(void *unused)
+{
+	int loop = watch_edges(worker), r;
+	share_message m = SHARE_MESSAGE_INIT;
+
+	(void)unused;
+	for (int n = 0; n < EDGES;) {
+		r = share_next_request(worker, 0, NULL, &m);
+		if (r == SHARE_EAGAIN) {
+			next_edge(loop);
+			continue;
+		}
+		check_ok(r);
+		check_ok(answer(&m));
+		n++;
+	}
+	close(loop);
+	return NULL;
+}
+
+/* What is under way and has its answer; so many are left. */
+static int finish_all(share_pending **calls, int n)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+	int left = 0, r;
+
+	for (int i = 0; i < n; i++) {
+		r = share_call_finish(calls[i], 0, NULL, &m);
+		if (r == SHARE_EAGAIN) {
+			calls[left++] = calls[i];
+			continue;
+		}
+		check_ok(r);
+		check_ok(share_ack(&m, NULL));
+	}
+	return left;
+}
+
+/* Who asks for all that is under way until there is nothing misses no answer and no request. */
+Test(service_ready, loops_may_be_edge_triggered)
+{
+	share_pending *calls[CALLS];
+	int loop = watch_edges(caller), n = 0, before, started = 0;
+	pthread_t thread;
+
+	check_eq(pthread_create(&thread, NULL, answer_at_edges, NULL), 0);
+	while (started < EDGES || n > 0) {
+		while (n < CALLS && started < EDGES)
+			calls[n++] = ask_for(caller, started++);
+		before = n;
+		n = finish_all(calls, n);
+		if (n == before)
+			next_edge(loop);
+	}
+	check_eq(pthread_join(thread, NULL), 0);
+	close(loop);
 }
