@@ -81,7 +81,8 @@ export PATH=$prefix/bin:$PATH
 unset SHARE_SOCKET SHARE_BROKER LD_LIBRARY_PATH
 
 for file in include/share/share.h "$unit" lib/systemd/system/share-broker.socket share/man/man1/sharectl.1 \
-	share/man/man1/share-exporter.1 share/doc/share/grafana.json share/doc/share/alerts.yaml share/bash-completion/completions/sharectl \
+	share/man/man1/share-exporter.1 share/doc/share/grafana.json share/doc/share/alerts.yaml share/doc/share/api.md \
+	share/doc/share/examples.md share/doc/share/patterns.md share/bash-completion/completions/sharectl \
 	share/man/man3/share_alloc.3 share/man/man5/share-broker.conf.5 share/man/man7/libshare.7; do
 	[[ -e $prefix/$file ]] || fail "$file was not installed"
 done
