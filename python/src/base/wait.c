@@ -18,7 +18,7 @@
 
 #include "python/src/base/args.h"
 
-#define LOOK_FIRST_MS 1
+#define LOOK_FIRST_MS 50 /* beyond the next tick: an earlier one is set in the hardware */
 #define LOOK_LAST_MS  1000
 #define LOOK_TIMES    4
 
