@@ -168,6 +168,8 @@ enum timeline_state fence_block_as(share_client *c, const struct held_fence *f, 
 		*over = w && wait_is_over(c, of_client);
 		if (*over)
 			slice = 0;
+		else if (w)
+			slice = wait_sleep_ms(slice);
 		errno = 0;
 		timeline_wait_with(f->page, f->slot, f->value, slice, &how);
 		wait_note_signal(errno);

@@ -20,7 +20,7 @@
 
 #define LOOK_FIRST_MS 50 /* beyond the next tick: an earlier one is set in the hardware */
 #define LOOK_LAST_MS  1000
-#define LOOK_TIMES    4
+#define LOOK_TIMES    5
 
 static int64_t now_ms(void)
 {
