@@ -34,7 +34,7 @@ static _Thread_local struct {
 	const share_client *client; /* NULL: they do not */
 	uint32_t count;             /* of that client, when they began to */
 	int soon_ms;                /* of sleep, or 0 */
-	int64_t until;              /* 0: it has not slept yet, so who does not wait asks no clock */
+	int64_t until;              /* 0: nothing has slept yet, so no clock was asked */
 	bool signalled;
 } early;
 
