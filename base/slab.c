@@ -198,7 +198,7 @@ static struct slab_chunk *add_chunk(struct slab *slab)
 	return chunk;
 }
 
-static unsigned char *slot(const struct slab_chunk *chunk, uint32_t i)
+static unsigned char *slot_at(const struct slab_chunk *chunk, uint32_t i)
 {
 	return (unsigned char *)(uintptr_t)chunk->objects + (size_t)i * chunk->slab->stride;
 }
@@ -213,7 +213,7 @@ static void release_chunk(struct slab *slab, struct slab_chunk *chunk)
 	for (uint32_t i = 0; slab->prefix >= sizeof(generation) && i < chunk->fresh; i++) {
 		uint32_t one;
 
-		memcpy(&one, slot(chunk, i), sizeof(one));
+		memcpy(&one, slot_at(chunk, i), sizeof(one));
 		generation = one > generation ? one : generation;
 	}
 	slab->places[place] = (struct slab_place){NULL, generation, slab->holes};
@@ -238,7 +238,7 @@ static void *read_link(const struct slab *slab, const unsigned char *object)
  * only when they are needed. */
 static unsigned char *take_fresh(struct slab *slab, struct slab_chunk *chunk)
 {
-	unsigned char *object = slot(chunk, chunk->fresh++);
+	unsigned char *object = slot_at(chunk, chunk->fresh++);
 
 	ASAN_UNPOISON_MEMORY_REGION(object, slab->stride);
 	memset(object, 0, slab->stride);
@@ -330,7 +330,7 @@ void *slab_at(const struct slab *slab, uint32_t index)
 	const struct slab_chunk *chunk = place < slab->n_places ? slab->places[place].chunk : NULL;
 	const uint32_t i = index % slab->per_chunk;
 
-	return chunk && i < chunk->fresh ? slot(chunk, i) : NULL;
+	return chunk && i < chunk->fresh ? slot_at(chunk, i) : NULL;
 }
 
 uint32_t slab_end(const struct slab *slab)

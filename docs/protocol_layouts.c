@@ -199,7 +199,7 @@ static const struct number recipe_flags[] = {
 };
 
 /* Fields lie one behind the other; what is between them is zero. */
-static void print_fields(FILE *out, const char *heading, size_t size, const struct field *fields,
+static void print_layout(FILE *out, const char *heading, size_t size, const struct field *fields,
 			 size_t n)
 {
 	size_t end = 0;
@@ -225,7 +225,7 @@ static void print_fields(FILE *out, const char *heading, size_t size, const stru
 	}
 	fputs("\n", out);
 }
-#define PRINT(type, fields) print_fields(out, #type, sizeof(struct type), fields, LENGTH(fields))
+#define PRINT(type, fields) print_layout(out, #type, sizeof(struct type), fields, LENGTH(fields))
 
 static void print_places(FILE *out)
 {

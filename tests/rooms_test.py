@@ -19,7 +19,8 @@
 # know of each other is in one header, inside.h.
 #
 # The sources of most rooms (ORDERED) have an order, too: none calls one that calls it, whatever is in
-# between.
+# between. And in no room two sources have something static of one name, so a name that is found in a room
+# is what it is there, and a room can be compiled as one (SHARE_BUILD_ROOMS).
 #
 # And four things that one room (or file) only knows: libevent the broker (and the exporter, which serves
 # HTTP with it, and the bridge), SCM_RIGHTS wire/packet.c, mappings of what other processes have as
@@ -366,6 +367,22 @@ class Tree:
             self.offence(file, "calls others in a circle: "
                          + " ".join(sorted(others & calls.keys())))
 
+    def check_statics(self):
+        """In a room each name says one thing. (Benchmarks have functions of the same names.)"""
+        of = {}
+        for file in sorted(self.code):
+            room = file.rpartition("/")[0]
+            if not file.endswith(".c") or file.partition("/")[0] in ("bench", "examples", "tests"):
+                continue
+            text = re.sub(r"__attribute__\(\(.*?\)\) ?|_Thread_local|(?<=struct) \{\n.*?^\}|(?<=enum) \{[^{}]*\}", "", "\n".join(self.code[file]),
+                          flags=re.DOTALL | re.MULTILINE)
+            names = re.findall(r"^static [^;={()]*?\b(\w+)(?:\[[^;=]*)?\s*[;=({]|^(?:struct|union|enum) (\w+) \{|^#define (\w+)",
+                               text, re.MULTILINE)
+            for name in sorted(set(map("".join, names)) - set(re.findall(r"^#undef (\w+)", text, re.MULTILINE))):
+                first = of.setdefault((room, name), file)
+                if first != file:
+                    self.offence(file, f"{name} is something else in {first}")
+
     def check(self):
         for file, headers in self.includes.items():
             room = file.partition("/")[0]
@@ -377,6 +394,7 @@ class Tree:
             self.offence(file, f'"{header}": {of} does not know {to}')
         self.check_faces()
         self.check_calls()
+        self.check_statics()
         return self.offences
 
 # A tree with an offence in each file called bad* and in the face of broker/log, which is too long,
@@ -392,6 +410,8 @@ OFFENCES = {
     "void eighth(void)\n{\n\tseventh();\n}": "libshare/sender/good2.c",
     "static void alone(void)\n{\n\tlast();\n}": "ring/good1.c",
     "void last(void)\n{\n}": "ring/good2.c",
+    "static int find(int a,\n\t\tint b)\n{\n}": "tools/a_good.c tools/bad4.c bench/good4.c bench/good5.c",
+    "static struct {\n\tint n;\n} counts[] = {1};": "agent/a_good.c agent/bad5.c wire/good.c",
     '#include "wire/wire.h"': "memory/bad.c tools/bad.c examples/bad.c python/bad.c include/share/bad.h",
     '#include "memory/kind.h"': "wire/bad1.c tools/bad3.c python/bad2.c",
     '#include "broker/config/config.h"': "wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c",

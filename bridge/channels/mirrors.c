@@ -43,7 +43,7 @@ struct mirror {
 
 static void deliver(struct mirror *m);
 
-static struct mirror *find(struct link *l, uint32_t which)
+static struct mirror *find_mirror(struct link *l, uint32_t which)
 {
 	struct mirror *m;
 
@@ -230,7 +230,7 @@ static bool fits(const struct mirror *m, const struct message_in *message)
 	       message->size <= (m->data_max ? m->data_max : SHARE_MESSAGE_DATA_MAX);
 }
 
-static struct incoming *add(struct mirror *m)
+static struct incoming *add_incoming(struct mirror *m)
 {
 	struct incoming *in = calloc(1, sizeof(*in));
 
@@ -254,7 +254,7 @@ static struct incoming *find_incoming(struct mirror *m, uint64_t id)
 
 const char *mirror_message(struct link *l, const struct data_header *h, struct parcel *p)
 {
-	struct mirror *m = find(l, h->which);
+	struct mirror *m = find_mirror(l, h->which);
 	struct incoming *in = NULL;
 	const char *wrong;
 
@@ -265,7 +265,7 @@ const char *mirror_message(struct link *l, const struct data_header *h, struct p
 	} else {
 		if (h->id < m->next)
 			return NULL;
-		if (h->id == m->next && h->id - m->told < m->depth && !(in = add(m)))
+		if (h->id == m->next && h->id - m->told < m->depth && !(in = add_incoming(m)))
 			return "no memory";
 	}
 	if (!in)
@@ -301,7 +301,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 	ask(arg);
 }
 
-static void on_grace(evutil_socket_t fd, short what, void *arg)
+static void on_mirror_grace(evutil_socket_t fd, short what, void *arg)
 {
 	struct mirror *m = arg;
 
@@ -319,7 +319,7 @@ static bool is(json_t *shape, const char *key, const char *what)
 }
 
 /* What does not fit into the limits here is refused here. */
-static int open_channel(struct mirror *m, json_t *shape)
+static int open_mirrored(struct mirror *m, json_t *shape)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 
@@ -354,12 +354,12 @@ static void begin_sequence(struct mirror *m, uint64_t next)
 
 const char *mirror_opened(struct link *l, uint32_t which, json_t *o)
 {
-	struct mirror *m = find(l, which);
+	struct mirror *m = find_mirror(l, which);
 	json_int_t next = json_integer_value(json_object_get(o, "next"));
 
 	if (!m || next <= 0)
 		return "it opened what nobody asked for";
-	if (!m->channel && open_channel(m, json_object_get(o, "shape")) != 0) {
+	if (!m->channel && open_mirrored(m, json_object_get(o, "shape")) != 0) {
 		if (!m->complained)
 			say("channel '%s' of %s: %s", m->name, l->site, share_error_detail());
 		m->complained = true;
@@ -382,7 +382,7 @@ const char *mirror_opened(struct link *l, uint32_t which, json_t *o)
 
 const char *mirror_closed(struct link *l, uint32_t which)
 {
-	struct mirror *m = find(l, which);
+	struct mirror *m = find_mirror(l, which);
 
 	if (!m)
 		return "it closed what nobody asked for";
@@ -395,7 +395,7 @@ const char *mirror_closed(struct link *l, uint32_t which)
 	return NULL;
 }
 
-static struct mirror *make(struct link *l, const char *name)
+static struct mirror *make_mirror(struct link *l, const char *name)
 {
 	struct bridge *b = link_bridge(l);
 	struct mirror *m = calloc(1, sizeof(*m));
@@ -409,7 +409,7 @@ static struct mirror *make(struct link *l, const char *name)
 	TAILQ_INIT(&m->incoming);
 	m->again = evtimer_new(b->base, on_again, m);
 	m->room = evtimer_new(b->base, on_room, m);
-	m->grace = evtimer_new(b->base, on_grace, m);
+	m->grace = evtimer_new(b->base, on_mirror_grace, m);
 	TAILQ_INSERT_TAIL(&b->channels->mirrors, m, in_all);
 	return m->name && m->again && m->room && m->grace ? m : NULL;
 }
@@ -427,7 +427,7 @@ void channels_up(struct link *l)
 			    strcmp(m->name, names->all[i].text) == 0)
 				break;
 		if (!m)
-			m = make(l, names->all[i].text);
+			m = make_mirror(l, names->all[i].text);
 		if (!m) {
 			link_fail(l, "no memory");
 			return;

@@ -101,7 +101,7 @@ static void send_on(struct outgoing *m)
 }
 
 /* 0, or a negative error: its content is not to be had, so nobody gets it. */
-static int add(struct source *s, share_message *message, int error)
+static int add_message(struct source *s, share_message *message, int error)
 {
 	struct outgoing *m = error ? NULL : calloc(1, sizeof(*m));
 
@@ -155,7 +155,7 @@ static void on_good(int status, void *arg)
 	share_cancel(s->holding);
 	s->holding = NULL;
 	s->held = (share_message)SHARE_MESSAGE_INIT;
-	add(s, &m, status);
+	add_message(s, &m, status);
 	pump(s);
 }
 
@@ -185,7 +185,7 @@ static void pump(struct source *s)
 		if (r == 0 && m.error == 0 && hold(s, &m))
 			return;
 		if (r == 0) {
-			add(s, &m, m.buffer ? share_buffer_status(m.buffer) : m.error);
+			add_message(s, &m, m.buffer ? share_buffer_status(m.buffer) : m.error);
 		} else if (r == SHARE_ESTALE) { /* it was left behind: others have what it had */
 			say("channel '%s' has left the bridge behind", s->name);
 			end(s);
@@ -240,7 +240,7 @@ static bool has_link(const struct bridge *b)
 /* The peer has stayed away, and other consumers get what was meant for it once this process has
  * ended: a message that was received cannot be given back. Other peers are not let down for that.
  */
-static void on_grace(evutil_socket_t fd, short what, void *arg)
+static void on_source_grace(evutil_socket_t fd, short what, void *arg)
 {
 	struct source *s = arg;
 
@@ -258,7 +258,7 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 	bridge_give_up(s->bridge);
 }
 
-static struct source *find(struct bridge *b, const char *site, const char *name)
+static struct source *find_source(struct bridge *b, const char *site, const char *name)
 {
 	struct source *s;
 
@@ -268,7 +268,7 @@ static struct source *find(struct bridge *b, const char *site, const char *name)
 	return NULL;
 }
 
-static struct source *make(struct link *l, const char *name)
+static struct source *make_source(struct link *l, const char *name)
 {
 	struct bridge *b = link_bridge(l);
 	struct source *s = b->channels->n_sources < SOURCES_MAX ? calloc(1, sizeof(*s)) : NULL;
@@ -288,7 +288,7 @@ static struct source *make(struct link *l, const char *name)
 	}
 	s->readable = event_new(b->base, share_channel_get_fd(s->channel), EV_READ | EV_PERSIST,
 				on_readable, s);
-	s->grace = evtimer_new(b->base, on_grace, s);
+	s->grace = evtimer_new(b->base, on_source_grace, s);
 	if (!s->readable || !s->grace) {
 		source_free(s);
 		return NULL;
@@ -314,9 +314,9 @@ const char *source_open(struct link *l, uint32_t which, const char *name)
 	json_t *shape = NULL;
 
 	if (patterns_match(&b->settings->channels_out, name)) {
-		s = find(b, l->site, name);
+		s = find_source(b, l->site, name);
 		if (!s)
-			s = make(l, name);
+			s = make_source(l, name);
 	}
 	if (s && !read_shape(s, l, &shape)) {
 		if (is_done(s)) /* else what it has waits until the mirror asks again */

@@ -96,7 +96,7 @@ struct landing {
 	void *arg;
 };
 
-static void finish(int error, void *arg)
+static void finish_content(int error, void *arg)
 {
 	struct landing *l = arg;
 
@@ -107,20 +107,20 @@ static void finish(int error, void *arg)
 	free(l);
 }
 
-static void on_copied(int error, void *arg)
+static void on_content_copied(int error, void *arg)
 {
 	struct landing *l = arg;
 
 	if (l->here)
 		data_let_go(l->end, l->what);
-	finish(error, l);
+	finish_content(error, l);
 }
 
 static void copy(struct landing *l, const void *from)
 {
 	if (l->end->ending || staging_copy(l->end->data->staging, l->ordinal, FROM_HOST, l->to,
-					   from, l->size, on_copied, l, l->end) != 0)
-		on_copied(-1, l);
+					   from, l->size, on_content_copied, l, l->end) != 0)
+		on_content_copied(-1, l);
 }
 
 static void on_fetched(int error, void *arg)
@@ -128,13 +128,13 @@ static void on_fetched(int error, void *arg)
 	struct landing *l = arg;
 
 	if (error)
-		finish(error, l);
+		finish_content(error, l);
 	else
 		copy(l, l->copy);
 }
 
 /* The device may write there. */
-static void on_gate(int error, void *arg)
+static void on_content_gate(int error, void *arg)
 {
 	struct landing *l = arg;
 	struct data_end *d = l->end;
@@ -145,11 +145,11 @@ static void on_gate(int error, void *arg)
 	}
 	if (error || d->ending) {
 		data_let_go(d, l->what);
-		finish(-1, l);
+		finish_content(-1, l);
 	} else if (l->here) {
 		copy(l, l->what);
 	} else if (d->cuda) {
-		data_fetch(d, l->what, l->to, l->size, true, finish, l);
+		data_fetch(d, l->what, l->to, l->size, true, finish_content, l);
 	} else {
 		data_fetch(d, l->what, l->copy, l->size, false, on_fetched, l);
 	}
@@ -177,8 +177,8 @@ static void land(struct parcel *p, const struct reach *to, data_done done, void 
 			      .arg = arg};
 	p->taken = true;
 	p->kept = false;
-	if (staging_pass_gate(d->data->staging, to->ordinal, on_gate, l, d) != 0)
-		on_gate(-1, l);
+	if (staging_pass_gate(d->data->staging, to->ordinal, on_content_gate, l, d) != 0)
+		on_content_gate(-1, l);
 }
 
 static void receive_here(struct parcel *p, const struct reach *to, data_done done, void *arg)

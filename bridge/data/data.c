@@ -120,7 +120,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 /* ------------------------------------------------------------------------------------------- */
 /* Sending and receiving                                                                       */
 
-static void finish(struct transfer *t, ucs_status_t status)
+static void finish_transfer(struct transfer *t, ucs_status_t status)
 {
 	TAILQ_REMOVE(&t->end->transfers, t, in_end);
 	tell(t->done, status == UCS_OK ? 0 : -1, t->arg);
@@ -130,17 +130,17 @@ static void finish(struct transfer *t, ucs_status_t status)
 static void on_sent(void *request, ucs_status_t status, void *arg)
 {
 	ucp_request_free(request);
-	finish(arg, status);
+	finish_transfer(arg, status);
 }
 
 static void on_received(void *request, ucs_status_t status, size_t length, void *arg)
 {
 	(void)length;
 	ucp_request_free(request);
-	finish(arg, status);
+	finish_transfer(arg, status);
 }
 
-static struct transfer *begin(struct data_end *d, data_done done, void *arg)
+static struct transfer *begin_transfer(struct data_end *d, data_done done, void *arg)
 {
 	struct transfer *t = d->ending || !d->endpoint ? NULL : calloc(1, sizeof(*t));
 
@@ -157,12 +157,12 @@ static struct transfer *begin(struct data_end *d, data_done done, void *arg)
 }
 
 /* It may be over. */
-static void follow(struct transfer *t, ucs_status_ptr_t request)
+static void follow_transfer(struct transfer *t, ucs_status_ptr_t request)
 {
 	if (UCS_PTR_IS_ERR(request))
-		finish(t, UCS_PTR_STATUS(request));
+		finish_transfer(t, UCS_PTR_STATUS(request));
 	else if (!request)
-		finish(t, UCS_OK);
+		finish_transfer(t, UCS_OK);
 }
 
 /* Pieces and memory of devices are received where they belong, or in a slot: what UCX hands over
@@ -177,7 +177,7 @@ void data_put(struct data_end *d, const struct data_header *h, const void *memor
 	    .memory_type = on_device ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
 	    .flags = on_device || h->kind == DATA_PIECE ? UCP_AM_SEND_FLAG_RNDV : 0,
 	};
-	struct transfer *t = begin(d, done, arg);
+	struct transfer *t = begin_transfer(d, done, arg);
 
 	if (!t)
 		return;
@@ -185,8 +185,8 @@ void data_put(struct data_end *d, const struct data_header *h, const void *memor
 	memcpy(t->header.secret, link_secret_of_peer(d->link), DATA_SECRET);
 	d->link->traffic.out += size;
 	param.user_data = t;
-	follow(t, ucp_am_send_nbx(d->endpoint, AM_ID, &t->header, BARE + h->n_more, memory, size,
-				  &param));
+	follow_transfer(t, ucp_am_send_nbx(d->endpoint, AM_ID, &t->header, BARE + h->n_more, memory,
+					   size, &param));
 }
 
 void data_fetch(struct data_end *d, void *what, void *to, size_t size, bool on_device,
@@ -198,14 +198,14 @@ void data_fetch(struct data_end *d, void *what, void *to, size_t size, bool on_d
 	    .cb.recv_am = on_received,
 	    .memory_type = on_device ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
 	};
-	struct transfer *t = begin(d, done, arg);
+	struct transfer *t = begin_transfer(d, done, arg);
 
 	if (!t) {
 		data_let_go(d, what);
 		return;
 	}
 	param.user_data = t;
-	follow(t, ucp_am_recv_data_nbx(d->worker, what, to, size, &param));
+	follow_transfer(t, ucp_am_recv_data_nbx(d->worker, what, to, size, &param));
 }
 
 void data_let_go(struct data_end *d, void *what)
@@ -418,7 +418,7 @@ void data_end(struct link *l)
 	/* What the worker has not finished it does not touch any more. */
 	l->data = NULL;
 	while ((t = TAILQ_FIRST(&d->transfers)) != NULL)
-		finish(t, UCS_ERR_CANCELED);
+		finish_transfer(t, UCS_ERR_CANCELED);
 	pieces_end(d);
 	if (d->idle)
 		event_free(d->idle);

@@ -47,7 +47,7 @@ static unsigned rest_of(const share_message *m)
 }
 
 /* Refers to all that is sent. NULL: no memory. */
-static struct sending *begin(const share_message *m, data_done done, void *arg)
+static struct sending *begin_sending(const share_message *m, data_done done, void *arg)
 {
 	unsigned rest = rest_of(m), n = (m->n_buffers > 0 ? m->n_buffers : 1) + (rest > 0);
 	struct sending *s = calloc(1, sizeof(*s) + n * sizeof(s->parts[0]));
@@ -71,7 +71,7 @@ static struct sending *begin(const share_message *m, data_done done, void *arg)
 void message_send(struct link *l, struct data_header *h, const share_message *m, data_done done,
 		  void *arg)
 {
-	struct sending *s = begin(m, done, arg);
+	struct sending *s = begin_sending(m, done, arg);
 	unsigned n = s ? s->n : 0;
 
 	if (!s) {

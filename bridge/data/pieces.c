@@ -117,7 +117,7 @@ static void fail_copy(struct data_end *d)
 	link_fail(d->link, "what it is to be sent cannot be copied");
 }
 
-static void on_copied(int error, void *arg)
+static void on_piece_copied(int error, void *arg)
 {
 	struct piece *p = arg;
 
@@ -136,7 +136,7 @@ static int copy_piece(struct piece *p)
 
 	p->slot = staging_take(s, o->ordinal);
 	return p->slot ? staging_copy(s, o->ordinal, TO_HOST, slot_memory(p->slot),
-				      o->from + p->offset, p->size, on_copied, p, o->end)
+				      o->from + p->offset, p->size, on_piece_copied, p, o->end)
 		       : -1;
 }
 
@@ -268,7 +268,7 @@ static void end_inbound(struct inbound *in, int error)
 }
 
 /* The device may write there. */
-static void on_gate(int error, void *arg)
+static void on_piece_gate(int error, void *arg)
 {
 	struct inbound *in = arg;
 
@@ -300,9 +300,9 @@ void pieces_receive(struct data_end *d, uint64_t number, uint64_t size, const st
 			       .arg = arg};
 	TAILQ_INSERT_TAIL(&d->pieces.in, in, next);
 	if (to->ordinal < 0)
-		on_gate(0, in);
-	else if (staging_pass_gate(d->data->staging, to->ordinal, on_gate, in, d) != 0)
-		on_gate(-1, in);
+		on_piece_gate(0, in);
+	else if (staging_pass_gate(d->data->staging, to->ordinal, on_piece_gate, in, d) != 0)
+		on_piece_gate(-1, in);
 }
 
 static void receive_waiting(struct data_end *d);
@@ -325,7 +325,7 @@ static void end_arrival(int error, void *arg)
 	receive_waiting(d);
 }
 
-static void on_received(int error, void *arg)
+static void on_piece_received(int error, void *arg)
 {
 	struct piece *p = arg;
 	struct inbound *in = p->in;
@@ -364,7 +364,7 @@ static void receive_piece(struct piece *p)
 		d->pieces.n_in++;
 		to = slot_memory(p->slot);
 	}
-	data_fetch(d, p->what, to, p->size, in->ordinal >= 0 && !p->slot, on_received, p);
+	data_fetch(d, p->what, to, p->size, in->ordinal >= 0 && !p->slot, on_piece_received, p);
 }
 
 static void receive_waiting(struct data_end *d)

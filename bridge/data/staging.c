@@ -17,8 +17,8 @@
 
 /* A piece takes some ten microseconds, which is less than to be woken by a timer. What takes longer
  * waits for the work of others, and that may be long. */
-#define AWAKE_NS UINT64_C(200000)
-#define LOOK_US  500
+#define MOVING_NS UINT64_C(200000)
+#define MOVED_US  500
 
 /* The streams of a device: one for each staging_way, and the gate. */
 enum { GATE = FROM_HOST + 1, STREAMS };
@@ -98,7 +98,7 @@ static struct job *find_done(struct staging *s, const void *owner, int *error)
 
 static void on_look(evutil_socket_t fd, short what, void *arg)
 {
-	struct timeval later = {.tv_usec = LOOK_US};
+	struct timeval later = {.tv_usec = MOVED_US};
 	struct staging *s = arg;
 	struct job *j;
 	int error;
@@ -108,7 +108,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 		end_job(s, j, error);
 	if (TAILQ_EMPTY(&s->jobs))
 		return;
-	if (clock_ns() - s->moved_ns < AWAKE_NS) {
+	if (clock_ns() - s->moved_ns < MOVING_NS) {
 		sched_yield();
 		event_active(s->look, 0, 0);
 		let_others(s->bridge);
@@ -143,8 +143,8 @@ static struct job *spare_job(struct staging *s, struct memory_copier *stream)
 }
 
 /* What was enqueued on the stream so far becomes a job. */
-static int follow(struct staging *s, struct job *j, bool gate, staging_done done, void *arg,
-		  const void *owner)
+static int follow_job(struct staging *s, struct job *j, bool gate, staging_done done, void *arg,
+		      const void *owner)
 {
 	struct failure failure;
 	int r = memory_copier_set(j->stream, &j->point, &failure);
@@ -260,7 +260,7 @@ int staging_copy(struct staging *s, int ordinal, enum staging_way way, void *to,
 	r = way == TO_HOST ? memory_copier_to_host(j->stream, to, from, size, &failure)
 			   : memory_copier_from_host(j->stream, to, from, size, &failure);
 	if (r == 0)
-		return follow(s, j, false, done, arg, owner);
+		return follow_job(s, j, false, done, arg, owner);
 	complain(s, "a copy cannot be made", &failure);
 	TAILQ_INSERT_HEAD(&s->spare, j, next);
 	return r;
@@ -271,7 +271,7 @@ int staging_pass_gate(struct staging *s, int ordinal, staging_done done, void *a
 {
 	struct job *j = job_of(s, ordinal, GATE);
 
-	return j ? follow(s, j, true, done, arg, owner) : SHARE_EDEVICE;
+	return j ? follow_job(s, j, true, done, arg, owner) : SHARE_EDEVICE;
 }
 
 static void on_copied(int error, void *arg)

@@ -43,7 +43,7 @@ static unsigned of_server(SSL *ssl, const char *identity, unsigned char *key, un
 }
 
 /* No tickets: every connection is proven by the key itself. */
-static SSL_CTX *make(const struct bridge *b)
+static SSL_CTX *make_context(const struct bridge *b)
 {
 	SSL_CTX *c = SSL_CTX_new(TLS_method());
 
@@ -61,8 +61,8 @@ static SSL_CTX *make(const struct bridge *b)
 
 int tls_open(struct bridge *b)
 {
-	b->tls_client = make(b);
-	b->tls_server = make(b);
+	b->tls_client = make_context(b);
+	b->tls_server = make_context(b);
 	if (!b->tls_client || !b->tls_server) {
 		say("OpenSSL does not start");
 		return -1;

@@ -361,7 +361,7 @@ static struct end *find_end(struct link *l, const struct data_header *h)
 }
 
 /* UCX promises no order: a cancellation may come before the request, which is large, say. */
-static void cancel(struct end *s, struct errand *e, uint64_t id)
+static void cancel_by_id(struct end *s, struct errand *e, uint64_t id)
 {
 	if (e && !e->sending)
 		errand_finish(e);
@@ -410,7 +410,7 @@ const char *services_content(struct link *l, const struct data_header *h, struct
 
 	if (h->kind == DATA_CANCEL) {
 		if (s)
-			cancel(s, e, h->id);
+			cancel_by_id(s, e, h->id);
 		return NULL;
 	}
 	if (h->kind == DATA_REQUEST && h->part == 0)

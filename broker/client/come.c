@@ -117,7 +117,7 @@ bool client_greets_as(struct client *c, bool operator)
 	return false;
 }
 
-static void let_go(int socket, struct closing *closing)
+static void let_go_of_socket(int socket, struct closing *closing)
 {
 	if (closing)
 		closing_start(closing, socket);
@@ -161,7 +161,7 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 	if (!c || b->clients->rooms->begin(c) < 0) {
 		free(c);
 		refuse(socket, LOG_UID_UNKNOWN, SHARE_ESYSTEM, out_of_memory);
-		let_go(socket, closing);
+		let_go_of_socket(socket, closing);
 		return NULL;
 	}
 	c->broker = b;
@@ -193,7 +193,7 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 		       r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM,
 		       r == -ENOMEM ? out_of_memory : why);
 		if (!c->connection)
-			let_go(socket, closing);
+			let_go_of_socket(socket, closing);
 		client_free(c);
 	}
 	return account;
@@ -203,7 +203,7 @@ refuse:
 	client_return_admission(c);
 	account_unref(c->account);
 	peer_deinit(&c->peer);
-	let_go(socket, closing);
+	let_go_of_socket(socket, closing);
 	free(c);
 	return account;
 }

@@ -29,8 +29,6 @@
 #include "broker/config/reader.h"
 #include "broker/config/who.h"
 
-#define N_OF(array) (sizeof(array) / sizeof(array)[0])
-
 /* This is enough for a million buffers of one user, and as much again for others. */
 #define BROKER_MEMORY_DEFAULT (UINT64_C(640) << 20)
 #define BROKER_MEMORY_MIN     (UINT64_C(1) << 20)

@@ -13,8 +13,6 @@
 
 #include "broker/config/who.h"
 
-#define N_OF(array) (sizeof(array) / sizeof(array)[0])
-
 #define MAX_COUNT INT32_MAX
 
 /* All limits. Those in bytes take sizes, the others plain numbers. */

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEY_MAX   72 /* bytes that are kept of a key on the way; messages show no more either */
+#define KEPT_MAX  72 /* bytes that are kept of a key on the way; messages show no more either */
 #define DEPTH_MAX 32 /* no configuration is nested deeper; further down, name the outer value */
 
 struct scanner {
@@ -247,7 +247,7 @@ struct ending {
 static bool find_ending(struct scanner *s, const struct ending *e, const struct config_path *path,
 			unsigned depth)
 {
-	char key[KEY_MAX];
+	char key[KEPT_MAX];
 	struct config_path child = {.parent = path};
 	bool object = peek(s) == '{';
 

@@ -23,8 +23,6 @@
 #include "broker/config/lists.h"
 #include "memory/kind.h"
 
-#define N_OF(array) (sizeof(array) / sizeof(array)[0])
-
 #define DEFAULT_SEGMENT_SIZE (64 * MIB)
 #define DEFAULT_ALIGNMENT    512
 #define MAX_ALIGNMENT        (2 * MIB)

@@ -29,6 +29,8 @@ struct config_path {
 #define CONFIG_KEY(up, name)  (&(const struct config_path){.parent = (up), .key = (name)})
 #define CONFIG_INDEX(up, nth) (&(const struct config_path){.parent = (up), .index = (nth)})
 
+#define N_OF(array) (sizeof(array) / sizeof(array)[0])
+
 /** A JSON text, and where to say what is wrong with it. */
 struct config_reader {
 	const char *file; /* as messages call it; NULL: no file, messages begin with the path */

@@ -51,7 +51,7 @@ static void tell_agent(const struct ipc_event *e)
 	agent_ask(e->device->agent, &m, ignore_answer, NULL);
 }
 
-static void event_free(struct ipc_event *e)
+static void free_ipc_event(struct ipc_event *e)
 {
 	TAILQ_REMOVE(&e->device->events, e, link);
 	journal_drop(e->device->broker->journal, &e->record);
@@ -63,7 +63,7 @@ static void event_free(struct ipc_event *e)
 void ipc_events_deinit(struct device *d)
 {
 	while (!TAILQ_EMPTY(&d->events))
-		event_free(TAILQ_FIRST(&d->events));
+		free_ipc_event(TAILQ_FIRST(&d->events));
 }
 
 /* Frees events without a lease that an earlier process of the agent made, as they are gone with
@@ -76,7 +76,7 @@ static void drop_lost(struct device *d)
 		struct ipc_event *next = TAILQ_NEXT(e, link);
 
 		if (e->id == 0 && ipc_event_is_lost(e))
-			event_free(e);
+			free_ipc_event(e);
 		e = next;
 	}
 }
@@ -294,14 +294,14 @@ void ipc_event_return(struct event_lease *lease, uint32_t count, bool died)
 	e->name = NULL;
 	event_note(e);
 	if (!d->agent || ipc_event_is_lost(e)) {
-		event_free(e);
+		free_ipc_event(e);
 		return;
 	}
 	tell_agent(e);
 	/* the slot of a wedged event is not free before the agent ends, so it stays charged to
 	 * whoever took it */
 	if (!e->wedged)
-		event_free(e);
+		free_ipc_event(e);
 }
 
 bool client_return_events(struct client *c, int *budget)

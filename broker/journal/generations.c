@@ -14,7 +14,7 @@ struct part {
 	uint32_t generations[GENERATIONS_PART];
 };
 
-static int make_room(struct generations *g, uint32_t number)
+static int make_room_for(struct generations *g, uint32_t number)
 {
 	uint32_t **grown;
 
@@ -34,7 +34,7 @@ void generation_note(struct generations *g, struct journal *j, uint32_t index, u
 	uint32_t number = index / GENERATIONS_PART, record = 0;
 	struct part *part;
 
-	if (make_room(g, number) < 0) {
+	if (make_room_for(g, number) < 0) {
 		journal_end(j, ENOMEM);
 		return;
 	}
@@ -72,7 +72,7 @@ static int find_part(void *data, uint32_t record, const void *bytes, size_t size
 	if (part->number >= journal_count(f->journal, RECORD_GENERATIONS) ||
 	    (part->number < f->g->n_parts && f->g->parts[part->number]))
 		return -EBADMSG;
-	r = make_room(f->g, part->number);
+	r = make_room_for(f->g, part->number);
 	if (r == 0)
 		f->g->parts[part->number] = part->generations;
 	f->n++;

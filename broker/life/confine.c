@@ -273,8 +273,8 @@ static const uint16_t allowed[] = {
 };
 #undef CALL
 
-#define N_OF(array) (sizeof(array) / sizeof((array)[0]))
-#define FIELD(name) (uint32_t) offsetof(struct seccomp_data, name)
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+#define FIELD(name)   (uint32_t) offsetof(struct seccomp_data, name)
 
 /* The low half of the first argument. Where the filter looks at it, it is an int, and the kernel
  * looks at no more of it. */
@@ -300,13 +300,13 @@ static const struct sock_filter head[] = {
 
 static int filter_calls(void)
 {
-	struct sock_filter filter[N_OF(head) + 2 * N_OF(allowed) + 3];
+	struct sock_filter filter[LENGTH(head) + 2 * LENGTH(allowed) + 3];
 	struct sock_fprog program = {.filter = filter};
 	uint32_t youngest = 0; /* calls are numbered in the order in which they came */
-	size_t n = N_OF(head);
+	size_t n = LENGTH(head);
 
 	memcpy(filter, head, sizeof(head));
-	for (size_t i = 0; i < N_OF(allowed); i++) {
+	for (size_t i = 0; i < LENGTH(allowed); i++) {
 		filter[n++] =
 		    (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], 0, 1);
 		filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);

@@ -47,8 +47,8 @@ static bool is_left_to_others(const struct orphan *o, const struct member *consu
 
 /* Finds an orphan of this producer for the consumer. At least the first one is looked at, even when
  * no looks are left. */
-static struct orphan *choose(struct member *producer, const struct member *consumer,
-			     const struct claim *claim, struct search *s)
+static struct orphan *choose_orphan(struct member *producer, const struct member *consumer,
+				    const struct claim *claim, struct search *s)
 {
 	struct orphan *o;
 
@@ -68,7 +68,8 @@ static struct orphan *choose(struct member *producer, const struct member *consu
 static struct orphan *fetch_of(struct member *consumer, struct member *producer, struct search *s)
 {
 	struct claim *claim = claim_find(producer, consumer->id);
-	struct orphan *o = claim && claim->over ? NULL : choose(producer, consumer, claim, s);
+	struct orphan *o =
+	    claim && claim->over ? NULL : choose_orphan(producer, consumer, claim, s);
 
 	if (o && !claim)
 		claim = claim_make_for_fetch(producer, consumer);

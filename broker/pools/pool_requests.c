@@ -121,8 +121,8 @@ static bool check_text(struct request *r, const struct pool *p, const char *opti
 			 text_printable(text, shown, sizeof(shown)));
 }
 
-static bool check_size(struct request *r, const struct pool *p, const char *option, uint64_t is,
-		       uint64_t wanted, uint64_t chosen)
+static bool check_size_option(struct request *r, const struct pool *p, const char *option,
+			      uint64_t is, uint64_t wanted, uint64_t chosen)
 {
 	char is_text[SIZE_EXACT_MAX], wanted_text[SIZE_EXACT_MAX];
 
@@ -198,18 +198,19 @@ static bool check_same(struct request *r, struct pool *p)
 				 pool_reuse_name(m->reuse));
 	return (any || check_text(r, p, "kind", p->choice.kind->name, &m->kind)) &&
 	       check_text(r, p, "device", device ? device : "", &m->device) &&
-	       (!m->limit || check_size(r, p, "limit", p->sizes.limit, m->limit,
-					pool_chosen_limit(p, m->limit))) &&
+	       (!m->limit || check_size_option(r, p, "limit", p->sizes.limit, m->limit,
+					       pool_chosen_limit(p, m->limit))) &&
 	       (!m->segment_size ||
-		check_size(r, p, "segment_size", p->sizes.segment_size, m->segment_size,
-			   pool_chosen_segment_size(p, m->segment_size))) &&
-	       (!m->alignment ||
-		check_size(r, p, "alignment", p->sizes.alignment, m->alignment, m->alignment)) &&
+		check_size_option(r, p, "segment_size", p->sizes.segment_size, m->segment_size,
+				  pool_chosen_segment_size(p, m->segment_size))) &&
+	       (!m->alignment || check_size_option(r, p, "alignment", p->sizes.alignment,
+						   m->alignment, m->alignment)) &&
 	       (!m->prefault ||
-		check_size(r, p, "prefault", p->sizes.prefault, m->prefault, m->prefault)) &&
+		check_size_option(r, p, "prefault", p->sizes.prefault, m->prefault, m->prefault)) &&
 	       check_same_pages(r, p) &&
 	       (!m->release_threshold ||
-		check_size(r, p, "release_threshold", p->sizes.release_threshold, keep, keep)) &&
+		check_size_option(r, p, "release_threshold", p->sizes.release_threshold, keep,
+				  keep)) &&
 	       check_access(r, p);
 }
 

@@ -35,7 +35,7 @@ struct call *call_find(share_client *c, uint32_t serial)
 	return NULL;
 }
 
-static void finish(share_client *c, struct call *call, const struct wire_message *m, int error)
+static void finish_call(share_client *c, struct call *call, const struct wire_message *m, int error)
 {
 	LIST_REMOVE(call, link);
 	call->error = error;
@@ -95,7 +95,7 @@ static void deliver_reply(share_client *c, struct call *call, const struct wire_
 		error = SHARE_ENOMEM;
 		snprintf(call->detail, sizeof(call->detail), "this process is out of memory");
 	}
-	finish(c, call, m, error);
+	finish_call(c, call, m, error);
 }
 
 /* As a room's hear() has it; 0 when there is no room that knows such a message. */

@@ -23,7 +23,7 @@ void operation_unref_locked(share_operation *o)
 }
 
 /* What was going on is over. Without the lock. */
-static void finish(share_operation *o)
+static void finish_operation(share_operation *o)
 {
 	share_client *c = o->client;
 
@@ -88,7 +88,7 @@ static void *work(void *data)
 	pthread_mutex_unlock(&c->lock);
 	if (canceled) {
 		o->kind->drop(o);
-		finish(o);
+		finish_operation(o);
 	}
 	return NULL;
 }
@@ -138,7 +138,7 @@ static void run(share_client *c, struct task *t)
 		o->kind->drop(o);
 	if (!canceled)
 		o->kind->call(o, r);
-	finish(o);
+	finish_operation(o);
 	pthread_mutex_lock(&c->lock);
 }
 
@@ -192,7 +192,7 @@ static void cancel(share_operation *o)
 	pthread_mutex_unlock(&c->lock);
 	if (dequeued) {
 		o->kind->drop(o);
-		finish(o);
+		finish_operation(o);
 	}
 	client_unref(c);
 }

@@ -39,7 +39,7 @@ static atomic_uint handlers; /* of signals, between hazards_stop() and hazards_g
 static pthread_key_t of_thread;
 static bool has_key;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t hazards_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct handle *limbo; /* with the lock */
 /* The same for all of a kind, so that whoever writes it writes what is there. */
 static _Atomic(void (*)(void *object)) ends[HANDLE_KINDS];
@@ -59,14 +59,14 @@ static void give_back(void *data)
 	atomic_store_explicit(&h->taken, false, memory_order_release);
 }
 
-static void before_fork(void)
+static void hazards_before_fork(void)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&hazards_lock);
 }
 
-static void after_fork(void)
+static void hazards_after_fork(void)
 {
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&hazards_lock);
 }
 
 /* Of the threads the one that has forked is left, and what was to end is the parent's. */
@@ -86,7 +86,7 @@ static void start_anew(void)
 	limbo = NULL;
 	atomic_fetch_and(&hazards_limbo, HAZARDS_FENCE);
 	atomic_store(&handlers, 0);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&hazards_lock);
 }
 
 __attribute__((constructor)) static void prepare(void)
@@ -95,7 +95,7 @@ __attribute__((constructor)) static void prepare(void)
 	if (hazards_fence)
 		atomic_fetch_or(&hazards_limbo, HAZARDS_FENCE);
 	has_key = pthread_key_create(&of_thread, give_back) == 0;
-	pthread_atfork(before_fork, after_fork, start_anew);
+	pthread_atfork(hazards_before_fork, hazards_after_fork, start_anew);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -200,9 +200,9 @@ void hazards_end_limbo(void)
 
 	if (hazards_fence && (atomic_fetch_or(&hazards_limbo, 0) & ~HAZARDS_FENCE) == 0)
 		return;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&hazards_lock);
 	h = take_out_locked();
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&hazards_lock);
 	for (; h; h = next) {
 		next = h->next;
 		h->next = NULL;
@@ -223,11 +223,11 @@ void hazard_end(void *object, void (*end)(void *object))
 		atomic_fetch_sub(&hazards_limbo, 1);
 		return;
 	}
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&hazards_lock);
 	atomic_store_explicit(&ends[kind_of(h)], end, memory_order_relaxed);
 	h->next = limbo;
 	limbo = h;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&hazards_lock);
 	hazards_end_limbo();
 }
 

@@ -175,7 +175,8 @@ static int copy_grant(struct lookup *l, const struct wire_grant *m)
 	return 0;
 }
 
-static void answered(share_client *c, struct call *call, const struct wire_message *m, int error)
+static void lookup_answered(share_client *c, struct call *call, const struct wire_message *m,
+			    int error)
 {
 	struct lookup *l = (struct lookup *)(void *)((char *)call - offsetof(struct lookup, call));
 	struct wire_message release = {.type = WIRE_RELEASE};
@@ -204,7 +205,7 @@ void lookup_recall_unlocking(share_operation *o)
 		rpc_wait_until_unlocking(o->client, &l->call, -1);
 }
 
-static const struct operation_kind kind = {
+static const struct operation_kind lookup_kind = {
     .proceed = lookup_proceed,
     .wait = lookup_wait,
     .call = lookup_call,
@@ -215,7 +216,7 @@ static const struct operation_kind kind = {
 
 int lookup_ask_unlocking(struct lookup *l, struct wire_message *m)
 {
-	l->call.answered = answered;
+	l->call.answered = lookup_answered;
 	l->operation.phase = ASKED;
 	return rpc_start_unlocking(l->operation.client, m, &l->call);
 }
@@ -241,7 +242,7 @@ int share_lookup_async(share_client *c, const char *name, int mode, int timeout_
 	l->stream = stream;
 	lookup_message(&m, name, mode, timeout_ms);
 	pthread_mutex_lock(&c->lock);
-	operation_init_locked(&l->operation, &kind, c, out != NULL);
+	operation_init_locked(&l->operation, &lookup_kind, c, out != NULL);
 	l->operation.deadline = deadline_from(timeout_ms);
 	r = lookup_ask_unlocking(l, &m);
 	if (r != 0 && l->call.done)

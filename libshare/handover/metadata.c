@@ -102,7 +102,7 @@ int share_metadata_set(share_buffer *b, const char *json)
 
 /* @reply: has the answer, which is not empty. Of a loan this client may have no lease: the broker
  * finds it by its message. */
-static int ask(share_buffer *b, struct reply *reply)
+static int ask_for_metadata(share_buffer *b, struct reply *reply)
 {
 	struct wire_message m = {.type = WIRE_METADATA_GET, .metadata_get = {.buffer = b->id}};
 	struct wire_channel_metadata lent = {.buffer = b->id};
@@ -145,7 +145,7 @@ int share_metadata_get(const share_buffer *handle, char **out)
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");
 	if (r == 0)
-		r = ask(b, &reply);
+		r = ask_for_metadata(b, &reply);
 	if (r == 0)
 		r = metadata_check(json->data, json->size, SHARE_EPROTO);
 	return r == 0 ? copy(json, out) : r;
@@ -161,7 +161,7 @@ int share_metadata_get_raw(const share_buffer *handle, void **out, size_t *size)
 	if (r == 0 && (!out || !size))
 		r = fail(SHARE_EINVAL, "out or size is NULL");
 	if (r == 0)
-		r = ask(b, &reply);
+		r = ask_for_metadata(b, &reply);
 	if (r == 0)
 		r = copy(&reply.m.metadata.json, &bytes);
 	if (r != 0)

@@ -46,7 +46,8 @@ static void reclaim_message(struct wire_message *m, const share_buffer *b, int t
 /* At once, or by waiting                                                                      */
 
 /* One more handle of it, and what it comes after. */
-static int ask(share_buffer *b, int64_t deadline, share_buffer **again, struct fences *users)
+static int ask_for_another(share_buffer *b, int64_t deadline, share_buffer **again,
+			   struct fences *users)
 {
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	struct wire_message m;
@@ -66,7 +67,7 @@ static int become_last(share_buffer *b, int64_t deadline, share_buffer **again,
 		int r = messages_wait(b, deadline);
 
 		if (r == 0)
-			r = ask(b, deadline, again, users);
+			r = ask_for_another(b, deadline, again, users);
 		if (r != 0 || messages_in_flight(b) == 0)
 			return r;
 		/* it was sent meanwhile, and may be retained by now */
@@ -230,7 +231,7 @@ static void reclaim_free(share_operation *o)
 	handle_free(reclaim_of(o));
 }
 
-static const struct operation_kind kind = {
+static const struct operation_kind reclaim_kind = {
     .proceed = reclaim_proceed,
     .wait = lookup_wait,
     .call = reclaim_call,
@@ -262,7 +263,7 @@ int share_reclaim_async(share_buffer *b, void *stream, share_status_callback cal
 	r->wait = (struct message_wait){.buffer = b, .over = messages_are_back};
 	buffer_ref(b);
 	pthread_mutex_lock(&c->lock);
-	operation_init_locked(&r->l.operation, &kind, c, out != NULL);
+	operation_init_locked(&r->l.operation, &reclaim_kind, c, out != NULL);
 	r->l.operation.deadline = -1;
 	e = go_on_unlocking(r);
 	e = operation_started_unlocking(&r->l.operation, e, out);

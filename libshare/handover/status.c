@@ -20,7 +20,7 @@ _Static_assert(offsetof(struct buffer_watch, operation) == 0 &&
 		   sizeof(struct buffer_watch) <= OPERATION_ROOM,
 	       "it is in an operation's slot");
 
-static struct buffer_watch *watch_of(share_operation *o)
+static struct buffer_watch *buffer_watch_of(share_operation *o)
 {
 	return (struct buffer_watch *)(void *)((char *)o -
 					       offsetof(struct buffer_watch, operation));
@@ -28,7 +28,7 @@ static struct buffer_watch *watch_of(share_operation *o)
 
 static int watch_wait(share_operation *o, int timeout_ms)
 {
-	switch (fence_block(o->client, &watch_of(o)->giver, timeout_ms)) {
+	switch (fence_block(o->client, &buffer_watch_of(o)->giver, timeout_ms)) {
 	case TIMELINE_PENDING:
 		return 1;
 	case TIMELINE_DEAD:
@@ -53,12 +53,12 @@ static void let_go(share_client *c, struct buffer_watch *w)
 
 static void watch_drop(share_operation *o)
 {
-	let_go(o->client, watch_of(o));
+	let_go(o->client, buffer_watch_of(o));
 }
 
 static void watch_call(share_operation *o, int result)
 {
-	struct buffer_watch *w = watch_of(o);
+	struct buffer_watch *w = buffer_watch_of(o);
 
 	if (result == 0 && w->segment && memory_is_lost(w->mapping))
 		result = SHARE_EOWNERDEAD;
@@ -68,10 +68,10 @@ static void watch_call(share_operation *o, int result)
 
 static void watch_free(share_operation *o)
 {
-	handle_free(watch_of(o));
+	handle_free(buffer_watch_of(o));
 }
 
-static const struct operation_kind kind = {
+static const struct operation_kind status_kind = {
     .proceed = watch_proceed,
     .wait = watch_wait,
     .call = watch_call,
@@ -86,7 +86,7 @@ static int start(share_client *c, struct buffer_watch *w, bool has_handle)
 	int r = 1;
 
 	pthread_mutex_lock(&c->lock);
-	operation_init_locked(&w->operation, &kind, c, has_handle);
+	operation_init_locked(&w->operation, &status_kind, c, has_handle);
 	w->operation.deadline = -1;
 	w->operation.phase = BLOCKED;
 	if (known)

@@ -62,7 +62,7 @@ int tensor_read(const share_tensor *from, share_tensor *out)
 }
 
 /* 0, or SHARE_EINVAL: what is wrong with it. */
-static int check(const share_tensor *t)
+static int check_tensor(const share_tensor *t)
 {
 	if (!share_dtype_name(t->dtype))
 		return fail(SHARE_EINVAL, "0x%x is no dtype", t->dtype);
@@ -88,7 +88,7 @@ int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const in
 		return fail(SHARE_EINVAL, "shape is NULL");
 	for (uint32_t i = 0; i < ndim && i < SHARE_TENSOR_MAX_DIMS; i++)
 		t.shape[i] = shape[i];
-	r = check(&t);
+	r = check_tensor(&t);
 	if (r != 0)
 		return r;
 	for (uint32_t i = ndim; i-- > 0;) {
@@ -116,7 +116,7 @@ int tensor_extent(const share_tensor *t, uint64_t *out)
 {
 	int64_t low = 0, high = 0, step;
 	uint64_t item, end, bytes;
-	int r = check(t);
+	int r = check_tensor(t);
 
 	if (r != 0)
 		return r;

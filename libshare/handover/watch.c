@@ -145,7 +145,8 @@ static int hear(share_client *c, const struct wire_message *m, struct fd_list *f
 const struct client_room handover_room = {.hear = hear};
 
 /* Entered as the answer is delivered, so that no change can come before. */
-static void answered(share_client *c, struct call *call, const struct wire_message *m, int error)
+static void watch_answered(share_client *c, struct call *call, const struct wire_message *m,
+			   int error)
 {
 	share_watch *w = (share_watch *)(void *)((char *)call - offsetof(share_watch, call));
 
@@ -183,7 +184,7 @@ int share_watch_names(share_client *c, const char *prefix, share_watch_callback 
 	w->client = client_ref(c);
 	w->callback = callback;
 	w->data = data;
-	w->call.answered = answered;
+	w->call.answered = watch_answered;
 	m.watch.prefix = wire_text(prefix);
 	pthread_mutex_lock(&c->lock);
 	r = rpc_start_unlocking(c, &m, &w->call);

@@ -69,7 +69,7 @@ static int lease(share_client *c, struct wire_message *request, share_event **ou
 }
 
 /* From a handle to the client. */
-static int check(share_client **c, const void *out)
+static int resolve_client(share_client **c, const void *out)
 {
 	int r = client_resolve(c);
 
@@ -81,7 +81,7 @@ int share_event_create(share_client *c, const share_event_options *options, shar
 	HAZARDS;
 	struct wire_message m = {.type = WIRE_EVENT_CREATE};
 	share_event_options o;
-	int r = check(&c, out);
+	int r = resolve_client(&c, out);
 
 	if (r == 0)
 		r = struct_in(share_event_options, &o, options);
@@ -98,7 +98,7 @@ int share_event_open(share_client *c, const char *name, share_event **out)
 {
 	HAZARDS;
 	struct wire_message m = {.type = WIRE_EVENT_OPEN};
-	int r = check(&c, out);
+	int r = resolve_client(&c, out);
 
 	if (r == 0)
 		r = name_check(name);
@@ -112,7 +112,7 @@ int share_event_import(share_client *c, const share_token *token, share_event **
 {
 	HAZARDS;
 	struct wire_message m = {.type = WIRE_EVENT_OPEN};
-	int r = check(&c, out);
+	int r = resolve_client(&c, out);
 
 	if (r == 0 && !token)
 		r = fail(SHARE_EINVAL, "the token is NULL");
@@ -219,7 +219,7 @@ int share_event_wait(share_event *e, void *stream)
 }
 
 /* Nobody is in a call about it. */
-static void end(void *event)
+static void end_event(void *event)
 {
 	share_event *e = event;
 	share_client *c = e->client;
@@ -237,5 +237,5 @@ void share_event_release(share_event *e)
 
 	e = event_take(e);
 	if (e)
-		hazard_end(e, end);
+		hazard_end(e, end_event);
 }

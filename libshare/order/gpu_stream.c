@@ -151,7 +151,7 @@ int gpu_stream_signal(share_client *c, const struct memory_mapping *m, void *str
 /* Waits                                                                                       */
 
 /* Nobody poisons the timelines of the dead any more, so their death has to be seen here. */
-static bool is_pending(share_client *c, const struct held_fence *f, bool broker_lost)
+static bool is_to_come(share_client *c, const struct held_fence *f, bool broker_lost)
 {
 	if (!f->page || timeline_query(f->page, f->slot, f->value) != TIMELINE_PENDING)
 		return false;
@@ -170,7 +170,7 @@ static size_t pick_pending(share_client *c, struct gpu_order *g, const struct me
 	for (size_t i = 0; i < o->n; i++) {
 		const struct held_fence *f = &o->fences[i];
 
-		if (!is_pending(c, f, lost) || (!f->peer && own && own->slot == f->slot))
+		if (!is_to_come(c, f, lost) || (!f->peer && own && own->slot == f->slot))
 			continue;
 		if (!parked_waits_for(s->ordinal, s->id, f))
 			out[n++] = *f;
@@ -330,7 +330,7 @@ bool gpu_stream_blocks(share_client *c, const struct memory_mapping *m, void *st
 /* Whether the GPU has done its last write to a timeline of ours. Who poisons the page, as a broker
  * does that ends before us, says nothing about that: the write still comes, and takes the place of
  * the poison. */
-static bool is_written(share_client *c, uint32_t slot, int64_t deadline)
+static bool gpu_has_written(share_client *c, uint32_t slot, int64_t deadline)
 {
 	for (;;) {
 		switch (timeline_wait(c->page, slot, slot_last(c, slot), deadline_left(deadline))) {
@@ -352,7 +352,7 @@ bool gpu_stream_finish(share_client *c)
 	const struct gpu_order *g = &c->order->gpu;
 
 	for (size_t i = 0; i < g->n; i++)
-		if (!is_written(c, g->timelines[i].slot, deadline))
+		if (!gpu_has_written(c, g->timelines[i].slot, deadline))
 			return false;
 	return true;
 }

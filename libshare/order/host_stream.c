@@ -221,7 +221,7 @@ void host_stream_synchronize(void *stream)
 }
 
 /* Nobody is in a call about it. Until then it is a stream, whose calls fail. */
-static void end(void *stream)
+static void end_stream(void *stream)
 {
 	share_host_stream *s = stream;
 	share_client *c = s->client;
@@ -268,7 +268,7 @@ void share_host_stream_destroy(share_host_stream *s)
 	enqueue(s, &s->end);
 	pthread_mutex_unlock(&s->lock);
 	pthread_join(s->thread, NULL);
-	hazard_end(s, end);
+	hazard_end(s, end_stream);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ static int hear(share_client *c, const struct wire_message *m, struct fd_list *f
 	return 1;
 }
 
-static bool end(share_client *c)
+static bool end_order(share_client *c)
 {
 	return !atomic_load(&c->order->never_ends) && gpu_stream_finish(c);
 }
@@ -81,7 +81,7 @@ const struct client_room order_room = {
     .begin = begin,
     .hear = hear,
     .do_chores = forget_dead,
-    .end = end,
+    .end = end_order,
     .free = done,
 };
 

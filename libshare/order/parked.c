@@ -38,7 +38,7 @@ static share_client *shown_by[TIMELINE_PARKED_MAX];
 static size_t n_shown;
 
 /* A forked child has none of its parent's streams, and none of the pages that they wait on. */
-static void start_anew(void)
+static void forget_parked(void)
 {
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	n_parked = 0;
@@ -49,7 +49,7 @@ static void start_anew(void)
 __attribute__((constructor)) static void watch_forks(void)
 {
 	/* without memory for that there is no program either */
-	pthread_atfork(NULL, NULL, start_anew);
+	pthread_atfork(NULL, NULL, forget_parked);
 }
 
 static bool is_pending(const struct held_fence *f)

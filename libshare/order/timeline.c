@@ -146,15 +146,15 @@ static LIST_HEAD(, peer_page) kept = LIST_HEAD_INITIALIZER(kept);
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* In a forked child none of them is mapped, and nobody holds the lock. */
-static void start_anew(void)
+static void forget_kept(void)
 {
 	kept_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	LIST_INIT(&kept);
 }
 
-__attribute__((constructor)) static void watch_forks(void)
+__attribute__((constructor)) static void forget_in_children(void)
 {
-	pthread_atfork(NULL, NULL, start_anew);
+	pthread_atfork(NULL, NULL, forget_kept);
 }
 
 static void peer_keep(struct peer_page *p)

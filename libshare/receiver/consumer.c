@@ -151,7 +151,7 @@ static int64_t deadline_of(int timeout_ms)
 }
 
 /* 1, or an error: it is stashed then. */
-static int order(share_channel *ch, int64_t deadline, void *stream, share_message *out)
+static int order_or_stash(share_channel *ch, int64_t deadline, void *stream, share_message *out)
 {
 	const share_buffer *b;
 	int r;
@@ -252,7 +252,7 @@ static int receive_more(share_channel *ch, int timeout_ms, void *stream, share_m
 		if (!is_data_alone(m)) {
 			r = reach(ch, m);
 			if (r == 1)
-				r = order(ch, deadline, stream, m);
+				r = order_or_stash(ch, deadline, stream, m);
 			*done -= r != 1;
 		}
 		return r == 0 ? 1 : r;
@@ -268,7 +268,7 @@ static int receive_more(share_channel *ch, int timeout_ms, void *stream, share_m
 		message_prepare(m, stride);
 	r = receive(ch, timeout_ms, deadline, m);
 	if (r == 1)
-		r = order(ch, deadline, stream, m);
+		r = order_or_stash(ch, deadline, stream, m);
 	*done += r == 1;
 	return r;
 }

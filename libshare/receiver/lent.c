@@ -249,8 +249,8 @@ int channel_release(share_buffer *b, void *stream, bool *kept)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int order(share_channel *ch, const struct held_fence *f, const struct memory_mapping *m,
-		 void *stream, struct ordering *o)
+static int order_behind(share_channel *ch, const struct held_fence *f,
+			const struct memory_mapping *m, void *stream, struct ordering *o)
 {
 	int r;
 
@@ -298,7 +298,7 @@ static int order_data(share_message *m, void *stream, struct ordering *o)
 	if (!hold_after(m, &f))
 		return 0;
 	/* what is no host stream can only be a CUstream */
-	r = order(ch, &f, stream ? &device : NULL, stream, o);
+	r = order_behind(ch, &f, stream ? &device : NULL, stream, o);
 	fence_drop(&f);
 	return r;
 }
@@ -313,7 +313,7 @@ int lent_order(share_message *m, void *stream, int timeout_ms)
 		return m->after ? order_data(m, stream, &o) : 0;
 	if (!b->giver.page)
 		return 0;
-	r = order(channel_of(m->channel), &b->giver, b->mapping, stream, &o);
+	r = order_behind(channel_of(m->channel), &b->giver, b->mapping, stream, &o);
 	b->ordered = o.how;
 	for (uint32_t i = 1; i < m->n_buffers; i++)
 		buffer_of(m->buffers[i])->ordered = o.how;

@@ -18,7 +18,7 @@
 
 #define SLICE_MS         500
 #define COOLING_SLICE_MS 1 /* a GPU wakes nobody up */
-#define LOOK_MS          100
+#define PATIENCE_LOOK_MS 100
 #define STALLS           2
 #define FORGOTTEN_IN     8
 #define TELL_AFTER_MS    1000
@@ -126,8 +126,9 @@ void sender_leave(struct sender *sender, struct channel_peer *p)
 /* That is expensive, and those who try again and again need not look each time. */
 static bool is_time_to_look(struct sender *sender, int64_t now)
 {
-	int64_t step =
-	    sender->patience.least_ms / 8 < LOOK_MS ? sender->patience.least_ms / 8 : LOOK_MS;
+	int64_t step = sender->patience.least_ms / 8 < PATIENCE_LOOK_MS
+			   ? sender->patience.least_ms / 8
+			   : PATIENCE_LOOK_MS;
 	bool due = step == 0 || (sender->patience.look_at != 0 && now >= sender->patience.look_at);
 
 	if (due || sender->patience.look_at == 0)

@@ -147,7 +147,7 @@ static int open_again(share_service *s, const share_pending *asked)
 
 /* 1: something has come; 0: nothing has; or an error. By the thread that reads, which alone opens
  * the channel again. */
-static int receive(share_service *s, const share_pending *asked, int timeout_ms)
+static int receive_answer(share_service *s, const share_pending *asked, int timeout_ms)
 {
 	share_message m = SHARE_MESSAGE_INIT;
 	int r = channel_receive(s->replies, timeout_ms, &m);
@@ -190,7 +190,7 @@ int call_wait(share_service *s, share_pending *p, int64_t deadline)
 		}
 		s->reading = true;
 		pthread_mutex_unlock(&s->lock);
-		r = receive(s, p, left);
+		r = receive_answer(s, p, left);
 		if (r >= 0 && atomic_load(&s->came_back) && atomic_exchange(&s->came_back, false)) {
 			take_back(s, p);
 			r = 1;

@@ -78,7 +78,7 @@ static int receive_any(share_service *s, int timeout_ms, share_message *out)
 }
 
 /* As channel_receive(), but for requests that nobody waits for. */
-static int receive(share_service *s, int timeout_ms, void *stream, share_message *out)
+static int receive_request(share_service *s, int timeout_ms, void *stream, share_message *out)
 {
 	int64_t deadline = deadline_from(timeout_ms);
 	share_message raw = SHARE_MESSAGE_INIT;
@@ -126,7 +126,7 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 		r = stream_check(s->client, NULL, stream);
 	if (r != 0)
 		return r;
-	r = receive(s, timeout_ms, stream, &m);
+	r = receive_request(s, timeout_ms, stream, &m);
 	if (r == 0)
 		struct_out(share_message, out, &m);
 	if (r == SHARE_EOWNERDEAD || r == SHARE_EPIPE)

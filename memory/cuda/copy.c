@@ -14,7 +14,7 @@
 
 #define STAGE_SIZE (UINT64_C(4) << 20)
 
-static const char advice[] = "nothing can wait for it now";
+static const char copy_advice[] = "nothing can wait for it now";
 
 /* Waits for what was enqueued with @result, and leaves the place. */
 static int wait(struct cuda_place *p, CUstream stream, const char *call, CUresult result,
@@ -50,7 +50,7 @@ int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *t
 	int r = check_range(m, offset, size, failure);
 
 	if (r == 0)
-		r = cuda_place_enter(stream, m->ordinal, advice, &p, failure);
+		r = cuda_place_enter(stream, m->ordinal, copy_advice, &p, failure);
 	if (r < 0)
 		return r;
 	r = wait(&p, stream, "cuMemcpyDtoHAsync",
@@ -69,7 +69,7 @@ int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const
 	if (r == 0 && !m->writable)
 		r = failure_set(failure, SHARE_EACCES, "the memory is mapped for reading only");
 	if (r == 0)
-		r = cuda_place_enter(stream, m->ordinal, advice, &p, failure);
+		r = cuda_place_enter(stream, m->ordinal, copy_advice, &p, failure);
 	if (r < 0)
 		return r;
 	return wait(&p, stream, "cuMemcpyHtoDAsync",
@@ -97,7 +97,7 @@ int memory_copy_between(struct memory_mapping *to, uint64_t to_offset, struct me
 	int r = check_both(to, to_offset, from, from_offset, size, failure);
 
 	if (r == 0)
-		r = cuda_place_enter(stream, to->ordinal, advice, &p, failure);
+		r = cuda_place_enter(stream, to->ordinal, copy_advice, &p, failure);
 	if (r != 0)
 		return r;
 	r = memory_reach(to, failure);
@@ -166,7 +166,7 @@ int memory_copy_staged(const struct memory_mapping *to, uint64_t to_offset,
 int memory_stream_synchronize(const struct memory_mapping *m, void *stream, struct failure *failure)
 {
 	struct cuda_place p;
-	int r = cuda_place_enter(stream, m->ordinal, advice, &p, failure);
+	int r = cuda_place_enter(stream, m->ordinal, copy_advice, &p, failure);
 
 	if (r < 0)
 		return r;

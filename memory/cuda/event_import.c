@@ -16,7 +16,7 @@
 #include "memory/cuda/stream_context.h"
 #include "memory/stream.h"
 
-static const char advice[] =
+static const char event_advice[] =
     "record the event after the capture has ended, and wait for it before the graph is launched";
 
 struct memory_ipc_event {
@@ -98,7 +98,7 @@ int memory_ipc_event_open(int ordinal, void *stream, const unsigned char handle[
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return failure_set(failure, SHARE_ENOMEM, "no memory for an event");
-	r = cuda_place_enter(stream, ordinal, advice, &p, failure);
+	r = cuda_place_enter(stream, ordinal, event_advice, &p, failure);
 	if (r < 0)
 		goto free_e;
 	e->cu = p.cu;
@@ -140,11 +140,11 @@ void memory_ipc_event_close(struct memory_ipc_event *e)
 }
 
 /* Enters the context of @stream, if the event can be used there. */
-static int enter(struct memory_ipc_event *e, void *stream, struct cuda_place *out,
-		 struct failure *failure)
+static int enter_context_of(struct memory_ipc_event *e, void *stream, struct cuda_place *out,
+			    struct failure *failure)
 {
 	CUcontext current = NULL;
-	int r = cuda_place_enter(stream, e->device, advice, out, failure);
+	int r = cuda_place_enter(stream, e->device, event_advice, out, failure);
 
 	if (r < 0)
 		return r;
@@ -164,7 +164,7 @@ static int enter(struct memory_ipc_event *e, void *stream, struct cuda_place *ou
 int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct failure *failure)
 {
 	struct cuda_place p;
-	int r = enter(e, stream, &p, failure);
+	int r = enter_context_of(e, stream, &p, failure);
 
 	if (r < 0)
 		return r;
@@ -176,7 +176,7 @@ int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct fai
 int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct failure *failure)
 {
 	struct cuda_place p;
-	int r = enter(e, stream, &p, failure);
+	int r = enter_context_of(e, stream, &p, failure);
 
 	if (r < 0)
 		return r;

@@ -19,7 +19,7 @@
 #define MOST_CONNECTIONS    32 /* the most that CUDA accepts */
 #define BATCH               64 /* one cuStreamBatchMemOp() takes up to 256 */
 
-static const char advice[] =
+static const char stream_advice[] =
     "acquire buffers before the capture begins, release them after it has ended, and order "
     "launches of the graph like other work";
 
@@ -65,7 +65,7 @@ int memory_stream_open(int ordinal, void *stream, struct memory_stream *out,
 		       struct failure *failure)
 {
 	struct cuda_place p;
-	int r = cuda_place_enter(stream, ordinal, advice, &p, failure);
+	int r = cuda_place_enter(stream, ordinal, stream_advice, &p, failure);
 
 	if (r < 0)
 		return r;

@@ -188,8 +188,8 @@ static int export_range(const struct cuda *cu, const struct range *range, struct
 	return r;
 }
 
-static int find(const struct cuda *cu, CUdeviceptr pointer, uint64_t size, struct memory_found *out,
-		struct failure *failure)
+static int find_allocation(const struct cuda *cu, CUdeviceptr pointer, uint64_t size,
+			   struct memory_found *out, struct failure *failure)
 {
 	struct range range;
 	int r;
@@ -225,7 +225,7 @@ bool memory_device_find(const void *address, uint64_t size, struct memory_found 
 	    !attribute(cu, pointer, CU_POINTER_ATTRIBUTE_IS_MANAGED))
 		return false;
 	cuda_relax(cu, &relaxed);
-	*r = find(cu, pointer, size, out, failure);
+	*r = find_allocation(cu, pointer, size, out, failure);
 	cuda_relax_end(&relaxed);
 	return true;
 }

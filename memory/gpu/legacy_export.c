@@ -20,9 +20,9 @@
 #include "memory/export.h"
 
 /* The legacy stream will do, since this process enqueues nothing else. */
-#define STREAM CU_STREAM_LEGACY
+#define LEGACY_STREAM CU_STREAM_LEGACY
 
-struct exported {
+struct exported_allocation {
 	CUdeviceptr pointer;
 };
 
@@ -47,16 +47,17 @@ static int make_ready(const struct cuda *cu, CUdeviceptr pointer, uint64_t size,
 				   (unsigned long long)base);
 	if (r == 0)
 		r = cuda_check(failure, "cuMemsetD8Async",
-			       cu->MemsetD8Async(pointer, 0, size, STREAM));
+			       cu->MemsetD8Async(pointer, 0, size, LEGACY_STREAM));
 	if (r == 0)
-		r = cuda_check(failure, "cuStreamSynchronize", cu->StreamSynchronize(STREAM));
+		r = cuda_check(failure, "cuStreamSynchronize",
+			       cu->StreamSynchronize(LEGACY_STREAM));
 	if (r == 0)
 		r = cuda_check(failure, "cuIpcGetMemHandle", cu->IpcGetMemHandle(handle, pointer));
 	return r;
 }
 
-static int allocate(const struct cuda *cu, uint64_t size, CUdeviceptr *out, CUipcMemHandle *handle,
-		    struct failure *failure)
+static int allocate_legacy(const struct cuda *cu, uint64_t size, CUdeviceptr *out,
+			   CUipcMemHandle *handle, struct failure *failure)
 {
 	int r = cuda_check(failure, "cuMemAlloc", cu->MemAlloc(out, size));
 
@@ -93,7 +94,7 @@ static int legacy_create(uint64_t size, uint64_t address, struct memory_segment 
 {
 	const struct device_open *opened;
 	CUipcMemHandle handle;
-	struct exported *e;
+	struct exported_allocation *e;
 	int fd, r;
 
 	r = check(size, address, failure);
@@ -105,7 +106,7 @@ static int legacy_create(uint64_t size, uint64_t address, struct memory_segment 
 	if (fd < 0)
 		return fd;
 	e = malloc(sizeof(*e));
-	r = e ? allocate(opened->cu, size, &e->pointer, &handle, failure)
+	r = e ? allocate_legacy(opened->cu, size, &e->pointer, &handle, failure)
 	      : failure_set(failure, SHARE_ENOMEM, "no memory for a segment");
 	if (r < 0) {
 		free(e);
@@ -124,7 +125,7 @@ static int legacy_create(uint64_t size, uint64_t address, struct memory_segment 
 
 static int legacy_destroy(struct memory_segment *segment, struct failure *failure)
 {
-	const struct exported *e = segment->opaque;
+	const struct exported_allocation *e = segment->opaque;
 	const struct device_open *opened;
 	int r;
 
@@ -154,7 +155,7 @@ static bool legacy_can(uint32_t ordinal, uint64_t *granularity)
 
 static uint64_t legacy_pointer(const struct memory_segment *segment)
 {
-	const struct exported *e = segment->opaque;
+	const struct exported_allocation *e = segment->opaque;
 
 	return e->pointer;
 }

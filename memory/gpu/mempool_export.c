@@ -19,31 +19,31 @@
 #include "memory/export.h"
 
 /* The legacy stream will do, since this process enqueues nothing else. */
-#define STREAM CU_STREAM_LEGACY
+#define MEMPOOL_STREAM CU_STREAM_LEGACY
 
-struct exported {
+struct exported_pool {
 	CUmemoryPool pool;
 	CUdeviceptr pointer;
 };
 
-static int allocate(const struct cuda *cu, CUmemoryPool pool, uint64_t size, CUdeviceptr *out,
-		    CUmemPoolPtrExportData *data, struct failure *failure)
+static int allocate_in_pool(const struct cuda *cu, CUmemoryPool pool, uint64_t size,
+			    CUdeviceptr *out, CUmemPoolPtrExportData *data, struct failure *failure)
 {
 	CUdeviceptr pointer;
 	int r = cuda_check(failure, "cuMemAllocFromPoolAsync",
-			   cu->MemAllocFromPoolAsync(&pointer, size, pool, STREAM));
+			   cu->MemAllocFromPoolAsync(&pointer, size, pool, MEMPOOL_STREAM));
 
 	if (r < 0)
 		return r;
 	/* Importers may use the memory as soon as they get it, so the allocation must have
 	 * happened. */
-	r = cuda_check(failure, "cuStreamSynchronize", cu->StreamSynchronize(STREAM));
+	r = cuda_check(failure, "cuStreamSynchronize", cu->StreamSynchronize(MEMPOOL_STREAM));
 	if (r == 0)
 		r = cuda_check(failure, "cuMemPoolExportPointer",
 			       cu->MemPoolExportPointer(data, pointer));
 	if (r < 0) {
-		cu->MemFreeAsync(pointer, STREAM);
-		cu->StreamSynchronize(STREAM);
+		cu->MemFreeAsync(pointer, MEMPOOL_STREAM);
+		cu->StreamSynchronize(MEMPOOL_STREAM);
 		return r;
 	}
 	*out = pointer;
@@ -85,7 +85,7 @@ static int mempool_create(uint64_t size, uint64_t address, struct memory_segment
 	const struct memory_kind *kind = memory_kind_by_id(MEMORY_MEMPOOL);
 	const struct device_open *opened;
 	CUmemPoolPtrExportData data;
-	struct exported *e;
+	struct exported_pool *e;
 	int fd, r;
 
 	if (size > kind->segment_max)
@@ -112,7 +112,7 @@ static int mempool_create(uint64_t size, uint64_t address, struct memory_segment
 		free(e);
 		return fd;
 	}
-	r = allocate(opened->cu, e->pool, size, &e->pointer, &data, failure);
+	r = allocate_in_pool(opened->cu, e->pool, size, &e->pointer, &data, failure);
 	if (r < 0) {
 		close(fd);
 		opened->cu->MemPoolDestroy(e->pool);
@@ -128,7 +128,7 @@ static int mempool_create(uint64_t size, uint64_t address, struct memory_segment
 }
 
 /* Frees what is in the pool, and then the pool: all that can be freed. */
-static int free_pool(const struct exported *e, struct failure *failure)
+static int free_pool(const struct exported_pool *e, struct failure *failure)
 {
 	const struct device_open *opened;
 	CUresult last;
@@ -136,10 +136,11 @@ static int free_pool(const struct exported *e, struct failure *failure)
 
 	if (r < 0)
 		return r;
-	r = cuda_check(failure, "cuMemFreeAsync", opened->cu->MemFreeAsync(e->pointer, STREAM));
+	r = cuda_check(failure, "cuMemFreeAsync",
+		       opened->cu->MemFreeAsync(e->pointer, MEMPOOL_STREAM));
 	if (r == 0)
 		r = cuda_check(failure, "cuStreamSynchronize",
-			       opened->cu->StreamSynchronize(STREAM));
+			       opened->cu->StreamSynchronize(MEMPOOL_STREAM));
 	last = opened->cu->MemPoolDestroy(e->pool);
 	return r == 0 ? cuda_check(failure, "cuMemPoolDestroy", last) : r;
 }
@@ -173,7 +174,7 @@ static bool mempool_can(uint32_t ordinal, uint64_t *granularity)
 
 static uint64_t mempool_pointer(const struct memory_segment *segment)
 {
-	const struct exported *e = segment->opaque;
+	const struct exported_pool *e = segment->opaque;
 
 	return e->pointer;
 }

@@ -34,13 +34,13 @@ struct import {
 	struct import *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t mempool_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A thread of the parent may have held the lock during fork(); in the child that thread does not
  * exist. */
 static void unlock_in_child(void)
 {
-	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	mempool_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -49,7 +49,7 @@ __attribute__((constructor)) static void watch_forks(void)
 }
 static struct import *imports;
 
-static struct import *find(const struct memory_recipe *recipe)
+static struct import *find_import(const struct memory_recipe *recipe)
 {
 	struct import *i = imports;
 
@@ -193,8 +193,8 @@ static int mempool_import(const struct memory_recipe *recipe, int fd, struct mem
 	struct import *i;
 	int r;
 
-	pthread_mutex_lock(&lock);
-	i = find(recipe);
+	pthread_mutex_lock(&mempool_lock);
+	i = find_import(recipe);
 	r = i ? import_again(recipe, i, failure) : import_first(recipe, fd, &i, failure);
 	if (r == 0) {
 		i->users++;
@@ -202,7 +202,7 @@ static int mempool_import(const struct memory_recipe *recipe, int fd, struct mem
 		m->ordinal = i->access.owner;
 		m->opaque = i;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&mempool_lock);
 	return r;
 }
 
@@ -215,9 +215,9 @@ static int mempool_reach(struct memory_mapping *m, struct failure *failure)
 
 	if (r <= 0)
 		return r;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&mempool_lock);
 	r = reach_locked(i, failure);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&mempool_lock);
 	return r;
 }
 
@@ -245,12 +245,12 @@ static void mempool_unmap(struct memory_mapping *m)
 {
 	struct import *i = m->opaque;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&mempool_lock);
 	if (--i->users == 0) {
 		forget(i);
 		let_go(i);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&mempool_lock);
 }
 
 const struct memory_importer memory_mempool_importer = {

@@ -41,7 +41,7 @@ static bool load(void)
 	       lookup(library, &nvml.memory, "nvmlDeviceGetMemoryInfo") && nvml.init() == 0;
 }
 
-static bool find(const char *uuid_text, nvml_device *out)
+static bool find_device(const char *uuid_text, nvml_device *out)
 {
 	static enum { UNTRIED, READY, ABSENT } state;
 
@@ -54,7 +54,7 @@ bool nvml_knows(const char *uuid_text)
 {
 	nvml_device device;
 
-	return find(uuid_text, &device);
+	return find_device(uuid_text, &device);
 }
 
 uint64_t nvml_free_memory(const char *uuid_text)
@@ -62,7 +62,7 @@ uint64_t nvml_free_memory(const char *uuid_text)
 	struct nvml_memory memory;
 	nvml_device device;
 
-	if (!find(uuid_text, &device) || nvml.memory(device, &memory) != 0)
+	if (!find_device(uuid_text, &device) || nvml.memory(device, &memory) != 0)
 		return UINT64_MAX;
 	return memory.free;
 }
@@ -72,6 +72,6 @@ bool nvml_mig_enabled(const char *uuid_text)
 	unsigned current = 0, pending;
 	nvml_device device;
 
-	return find(uuid_text, &device) && nvml.mig_mode &&
+	return find_device(uuid_text, &device) && nvml.mig_mode &&
 	       nvml.mig_mode(device, &current, &pending) == 0 && current == 1;
 }

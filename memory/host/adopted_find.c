@@ -214,7 +214,7 @@ static int find_descriptor(const struct file *file, int *out, struct failure *fa
 	return 0;
 }
 
-static int open_readonly(int fd, int *out, struct failure *failure)
+static int open_for_reading(int fd, int *out, struct failure *failure)
 {
 	*out = open_copy(fd, O_RDONLY);
 	return *out < 0 ? failure_system(failure, "opening the memory's file for reading", errno)
@@ -231,7 +231,7 @@ int memory_host_find(const void *address, uint64_t size, struct memory_found *ou
 	if (r == 0)
 		r = find_descriptor(&file, &found.fd, failure);
 	if (r == 0)
-		r = open_readonly(found.fd, &found.fd_readonly, failure);
+		r = open_for_reading(found.fd, &found.fd_readonly, failure);
 	memcpy(found.recipe.pointer, &file.offset, sizeof(file.offset));
 	if (r == 0)
 		r = memory_adopted_check(found.fd, found.fd_readonly, &found.recipe, failure);

@@ -22,7 +22,7 @@ static uint64_t in_page(uint64_t at)
 }
 
 /* The owner may have made the file smaller, where nothing keeps it from that. */
-static int check_size(int fd, uint64_t end, struct failure *failure)
+static int check_reaches(int fd, uint64_t end, struct failure *failure)
 {
 	struct stat st;
 
@@ -46,7 +46,7 @@ static int adopted_import(const struct memory_recipe *recipe, int fd, struct mem
 	if (offset > INT64_MAX - recipe->size)
 		return failure_set(failure, SHARE_EPROTO, "no file has a byte %llu",
 				   (unsigned long long)offset);
-	r = check_size(fd, offset + recipe->size, failure);
+	r = check_reaches(fd, offset + recipe->size, failure);
 	if (r != 0)
 		return r;
 	p = mapping_make_at(NULL, before + m->size, protection, MAP_SHARED, fd, offset - before);

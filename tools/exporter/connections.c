@@ -140,7 +140,7 @@ static void make_room(struct connections *all)
 }
 
 /* libevent makes a connection. Without memory it has none that is counted, and makes its own. */
-static struct bufferevent *make(struct event_base *base, void *data)
+static struct bufferevent *make_connection(struct event_base *base, void *data)
 {
 	struct connections *all = data;
 	struct connection *c;
@@ -195,7 +195,7 @@ struct connections *connections_new(struct event_base *base, struct evhttp *http
 		connections_free(all);
 		return NULL;
 	}
-	evhttp_set_bevcb(http, make, all);
+	evhttp_set_bevcb(http, make_connection, all);
 	return all;
 }
 

@@ -150,7 +150,7 @@ static int take_snapshot(struct viewer *v, enum view view, json_t **out, char wh
 	return r;
 }
 
-static struct body make(struct viewer *v, enum view view)
+static struct body make_body(struct viewer *v, enum view view)
 {
 	bool was_connected = v->client != NULL;
 	json_t *snapshot = NULL;
@@ -201,7 +201,7 @@ static void *run(void *data)
 		}
 		v->busy = true;
 		pthread_mutex_unlock(&v->lock);
-		body = make(v, view);
+		body = make_body(v, view);
 		pthread_mutex_lock(&v->lock);
 		v->busy = false;
 		v->wanted[view] = false;

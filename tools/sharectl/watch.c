@@ -31,7 +31,7 @@ static const struct argp_option all[] = {
 };
 
 /* A number that is not 0; else it says so and does not return. */
-static uint64_t read_number(const char *text, uint64_t most, struct argp_state *state)
+static uint64_t want_number(const char *text, uint64_t most, struct argp_state *state)
 {
 	unsigned long long number;
 	char *end;
@@ -51,16 +51,16 @@ static uint32_t read_user(const char *text, struct argp_state *state)
 		return user->pw_uid;
 	if (*text < '0' || *text > '9')
 		argp_error(state, "there is no user '%s'", text);
-	return (uint32_t)read_number(text, UINT32_MAX - 1, state);
+	return (uint32_t)want_number(text, UINT32_MAX - 1, state);
 }
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_watch(int key, char *value, struct argp_state *state)
 {
 	struct watch_options *o = state->input;
 
 	switch (key) {
 	case OPTION_COUNT:
-		o->count = read_number(value, UINT64_MAX, state);
+		o->count = want_number(value, UINT64_MAX, state);
 		if (o->count == 0)
 			argp_error(state, "no lines are none to wait for");
 		break;
@@ -81,14 +81,14 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	return 0;
 }
 
-const struct argp watch_argp = {all, parse, NULL, NULL, NULL, NULL, NULL};
+const struct argp watch_argp = {all, parse_watch, NULL, NULL, NULL, NULL, NULL};
 
 /* ------------------------------------------------------------------------------------------- */
 
 /* So long is waited at a time, so that a broker which does not answer any more is noticed. */
 #define SLICE_MS 5000
 
-struct output {
+struct watched {
 	uint64_t lines_left; /* 0: no limit */
 	bool ended;
 	bool headings, exact, json;
@@ -164,9 +164,9 @@ static void print_text(const json_t *row, bool exact)
 }
 
 /* A positive errno ends what libshare does. */
-static int on_row(const char *json, void *data)
+static int on_watched_row(const char *json, void *data)
 {
-	struct output *o = data;
+	struct watched *o = data;
 	json_t *row = o->json ? NULL : json_loads(json, 0, NULL);
 
 	if (o->headings)
@@ -195,10 +195,10 @@ static int left_of(double end)
 int watch_run(share_client *client, const struct watch_options *options, bool headings, bool exact,
 	      bool json)
 {
-	struct output o = {.lines_left = options->count,
-			   .headings = headings && !json,
-			   .exact = exact,
-			   .json = json};
+	struct watched o = {.lines_left = options->count,
+			    .headings = headings && !json,
+			    .exact = exact,
+			    .json = json};
 	double end = options->seconds > 0 ? clock_seconds() + options->seconds : 0;
 	share_monitor_options only = options->only;
 	int left, r;
@@ -209,7 +209,7 @@ int watch_run(share_client *client, const struct watch_options *options, bool he
 		left = end > 0 ? left_of(end) : SLICE_MS;
 		if (left > SLICE_MS)
 			left = SLICE_MS;
-		r = share_monitor(client, &only, left, on_row, &o);
+		r = share_monitor(client, &only, left, on_watched_row, &o);
 	} while (r == 0 && left != 0);
 	return o.ended ? 0 : r;
 }

@@ -103,7 +103,7 @@ static bool find_range(char **address, share_tensor *t, uint64_t *size)
 	return true;
 }
 
-static struct source *keep(PyObject *object, share_client *client)
+static struct source *keep_source(PyObject *object, share_client *client)
 {
 	struct source *s = calloc(1, sizeof(*s));
 
@@ -129,7 +129,7 @@ static share_buffer *adopt(struct pool *self, PyObject *object, void *memory, ui
 
 	if (!p)
 		return NULL;
-	s = keep(object, self->client->handle.p);
+	s = keep_source(object, self->client->handle.p);
 	if (!s) {
 		handle_leave(&self->handle, 0);
 		return NULL;

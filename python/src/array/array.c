@@ -152,7 +152,7 @@ static void forget_recorded(struct array *a)
 	a->recorded = NULL;
 }
 
-static void end(struct array *a)
+static void end_array(struct array *a)
 {
 	share_buffer *b = a->b;
 
@@ -180,7 +180,7 @@ static void dealloc(PyObject *o)
 
 	if (a->weak)
 		PyObject_ClearWeakRefs(o);
-	end(a);
+	end_array(a);
 	Py_DECREF(a->client);
 	PyObject_Free(o);
 	Py_DECREF(type);
@@ -210,7 +210,7 @@ bool array_leave(struct array *a, int r)
 	bool good = no_error(r);
 
 	if (--a->users == 0 && a->closed)
-		end(a);
+		end_array(a);
 	return good;
 }
 
@@ -269,7 +269,7 @@ static PyObject *release(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	}
 	a->closed = true;
 	if (a->users == 0)
-		end(a);
+		end_array(a);
 	else if (a->generation == process_generation() && a->client->handle.waits)
 		share_wake_early(a->client->handle.waits);
 	Py_RETURN_NONE;

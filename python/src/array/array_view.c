@@ -37,7 +37,7 @@ int shape_from(PyObject *o, int64_t *out)
 	return good ? (int)n : -1;
 }
 
-static void keep(share_tensor *t, int64_t size, int64_t stride)
+static void keep_dimension(share_tensor *t, int64_t size, int64_t stride)
 {
 	t->shape[t->ndim] = size;
 	t->strides[t->ndim++] = stride;
@@ -72,7 +72,7 @@ static bool slice(const struct array *a, uint32_t *dim, PyObject *key, share_ten
 		*elements += start * a->t.strides[*dim];
 	/* A slice with fewer than two elements never uses its step, so a huge step must not be
 	 * multiplied. */
-	keep(t, n, a->t.strides[(*dim)++] * (n > 1 ? step : 1));
+	keep_dimension(t, n, a->t.strides[(*dim)++] * (n > 1 ? step : 1));
 	return true;
 }
 
@@ -103,13 +103,13 @@ PyObject *array_subscript(PyObject *self, PyObject *key)
 			dots = true;
 			for (Py_ssize_t skip = (Py_ssize_t)a->t.ndim - consuming; skip > 0;
 			     skip--, dim++)
-				keep(&t, a->t.shape[dim], a->t.strides[dim]);
+				keep_dimension(&t, a->t.shape[dim], a->t.strides[dim]);
 		} else if (PySlice_Check(k)) {
 			good = slice(a, &dim, k, &t, &elements);
 		} else if (PyIndex_Check(k) && !PyBool_Check(k)) {
 			good = pick(a, &dim, k, &elements);
 		} else if (k == Py_None && t.ndim + a->t.ndim - dim < SHARE_TENSOR_MAX_DIMS) {
-			keep(&t, 1, 0);
+			keep_dimension(&t, 1, 0);
 		} else {
 			PyErr_SetString(PyExc_TypeError,
 					PyUnicode_Check(k)
@@ -123,7 +123,7 @@ PyObject *array_subscript(PyObject *self, PyObject *key)
 	if (!good)
 		return NULL;
 	for (; dim < a->t.ndim; dim++)
-		keep(&t, a->t.shape[dim], a->t.strides[dim]);
+		keep_dimension(&t, a->t.shape[dim], a->t.strides[dim]);
 	/* The offset is relative to the array's first element, and can be negative. */
 	t.offset = (uint64_t)(elements * (int64_t)dtype_size(t.dtype));
 	return (PyObject *)array_derive(a, &t);

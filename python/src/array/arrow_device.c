@@ -45,7 +45,7 @@ struct arrow_device_array {
 };
 
 /* What is behind an array that was lent. */
-struct lent {
+struct lent_to_arrow {
 	struct dl_versioned *held;
 	const void *buffers[2]; /* which values there are: all; and the values */
 };
@@ -57,7 +57,7 @@ static void release_schema(struct arrow_schema *s)
 
 static void release_array(struct arrow_array *a)
 {
-	struct lent *l = a->context;
+	struct lent_to_arrow *l = a->context;
 
 	l->held->deleter(l->held);
 	free(l);
@@ -112,7 +112,7 @@ static PyObject *schema_make(const char *format)
 static PyObject *device_array_make(struct array *a)
 {
 	struct arrow_device_array *d = calloc(1, sizeof(*d));
-	struct lent *l = calloc(1, sizeof(*l));
+	struct lent_to_arrow *l = calloc(1, sizeof(*l));
 	PyObject *capsule;
 
 	if (!d || !l) {

@@ -33,7 +33,7 @@ struct lent {
 	int64_t shape[SHARE_TENSOR_MAX_DIMS], strides[SHARE_TENSOR_MAX_DIMS];
 };
 
-static void end(struct lent *l)
+static void end_lent(struct lent *l)
 {
 	by_address_remove(&l->entry);
 	if (l->generation == process_generation())
@@ -43,12 +43,12 @@ static void end(struct lent *l)
 
 static void delete_managed(struct dl_managed *m)
 {
-	end(m->context);
+	end_lent(m->context);
 }
 
 static void delete_versioned(struct dl_versioned *v)
 {
-	end(v->context);
+	end_lent(v->context);
 }
 
 /* Where it is lent to: whoever has memory of a GPU, which the CPU may reach as well. */
@@ -242,7 +242,7 @@ PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 	capsule = versioned ? PyCapsule_New(&l->as.versioned, VERSIONED, capsule_gone)
 			    : PyCapsule_New(&l->as.managed, LEGACY, capsule_gone);
 	if (!capsule)
-		UNLOCKED(end(l));
+		UNLOCKED(end_lent(l));
 	return capsule;
 }
 

@@ -23,8 +23,8 @@ struct later {
 	void *stream, *owner;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct later *first;
+static pthread_mutex_t releases_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct later *first_release;
 
 void *release_behind(share_buffer *b, void *stream, void *owner);
 void stream_drop(void *owner);
@@ -47,20 +47,20 @@ static void put_off(share_buffer *b, void *stream, void *owner)
 	if (!l) /* both are leaked until the process ends */
 		return;
 	*l = (struct later){.b = b, .stream = stream, .owner = owner};
-	pthread_mutex_lock(&lock);
-	l->next = first;
-	first = l;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&releases_lock);
+	l->next = first_release;
+	first_release = l;
+	pthread_mutex_unlock(&releases_lock);
 }
 
 static void try_again(void)
 {
 	struct later *all, *next;
 
-	pthread_mutex_lock(&lock);
-	all = first;
-	first = NULL;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&releases_lock);
+	all = first_release;
+	first_release = NULL;
+	pthread_mutex_unlock(&releases_lock);
 	for (; all; all = next) {
 		next = all->next;
 		if (try(all->b, all->stream) == 0)
@@ -73,12 +73,12 @@ static void try_again(void)
 
 bool release_at_once(share_buffer *b)
 {
-	return !__atomic_load_n(&first, __ATOMIC_RELAXED) && share_try_release(b) == 0;
+	return !__atomic_load_n(&first_release, __ATOMIC_RELAXED) && share_try_release(b) == 0;
 }
 
 void *release_behind(share_buffer *b, void *stream, void *owner)
 {
-	if (__atomic_load_n(&first, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&first_release, __ATOMIC_RELAXED))
 		try_again();
 	if (try(b, stream) == 0)
 		return owner;

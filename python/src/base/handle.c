@@ -68,7 +68,7 @@ void *handle_enter(struct handle *h)
 	return h->p;
 }
 
-static void end(struct handle *h)
+static void end_handle(struct handle *h)
 {
 	void *p = h->p;
 
@@ -82,7 +82,7 @@ bool handle_leave(struct handle *h, int r)
 	bool good = no_error(r);
 
 	if (--h->users == 0 && h->closed)
-		end(h);
+		end_handle(h);
 	return good;
 }
 
@@ -92,7 +92,7 @@ void handle_close(struct handle *h)
 
 	h->closed = true;
 	if (h->users == 0)
-		end(h);
+		end_handle(h);
 	else if (!was && h->waits && h->generation == generation)
 		share_wake_early(h->waits);
 }

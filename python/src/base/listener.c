@@ -109,7 +109,7 @@ static void close_ends(struct listener *l)
 }
 
 /* In a child that a handler has forked, the thread is the parent's. */
-static void end(struct listener *l, bool started)
+static void end_listener(struct listener *l, bool started)
 {
 	if (started && l->generation == process_generation()) {
 		tell_to_end(l);
@@ -165,7 +165,7 @@ int listener_start(share_waits *waits, struct listener **out)
 	else if (PyErr_ExceptionMatches(PyExc_ValueError))
 		r = 0;
 	PyErr_Clear();
-	end(l, false);
+	end_listener(l, false);
 	return r;
 }
 
@@ -179,7 +179,7 @@ void listener_end(struct listener *l)
 		PyErr_Restore(type, value, trace);
 		innermost = l->outer;
 	}
-	end(l, true);
+	end_listener(l, true);
 }
 
 void listener_forget(struct listener *l)

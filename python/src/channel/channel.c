@@ -8,12 +8,12 @@
 
 #include "python/src/channel/inside.h"
 
-static void give_up(void *p)
+static void close_channel(void *p)
 {
 	share_channel_close(p);
 }
 
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+static PyObject *create_member(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	bool sends = type == core.producer;
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
@@ -38,7 +38,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(
 	options.pool = info.name;
 	UNLOCKED(r = share_channel_open(c, name, sends ? SHARE_PRODUCER : SHARE_CONSUMER, &options,
 					&ch));
-	self = member_made(type, pool, r, sends ? "producer" : "consumer", ch, give_up);
+	self = member_made(type, pool, r, sends ? "producer" : "consumer", ch, close_channel);
 	if (self) {
 		self->readonly_ok = ok;
 		self->buffers = options.buffers;
@@ -305,10 +305,10 @@ bool channel_ready(PyObject *module)
 	};
 
 	core.producer = TYPE(module, core.object, "Producer", struct member, 0, DOC(DOC_PRODUCER),
-			     SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
+			     SLOT(Py_tp_new, create_member), SLOT(Py_tp_dealloc, object_dealloc),
 			     {Py_tp_methods, producer_methods}, {Py_tp_members, member_members});
 	core.consumer = TYPE(module, core.object, "Consumer", struct member, 0, DOC(DOC_CONSUMER),
-			     SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
+			     SLOT(Py_tp_new, create_member), SLOT(Py_tp_dealloc, object_dealloc),
 			     SLOT(Py_tp_iter, member_iterate), {Py_tp_methods, consumer_methods},
 			     {Py_tp_members, member_members});
 	return core.producer && core.consumer && messages_ready(module);

@@ -46,7 +46,7 @@ static int allocate(const struct loop *l)
 	return r;
 }
 
-static int send(const struct loop *l)
+static int send_one(const struct loop *l)
 {
 	int r = 0;
 
@@ -55,7 +55,7 @@ static int send(const struct loop *l)
 	return r;
 }
 
-static int receive(const struct loop *l)
+static int receive_all(const struct loop *l)
 {
 	int r = 0;
 
@@ -64,7 +64,7 @@ static int receive(const struct loop *l)
 	return r;
 }
 
-static int acknowledge(const struct loop *l)
+static int acknowledge_all(const struct loop *l)
 {
 	int r = 0;
 
@@ -103,11 +103,11 @@ static PyObject *run_both(struct handle *h, struct loop *l)
 		return PyErr_NoMemory();
 	for (uint64_t i = 0; i < l->n; i++)
 		l->messages[i] = (share_message)SHARE_MESSAGE_INIT;
-	received = run(h, l, receive);
+	received = run(h, l, receive_all);
 	if (!received) /* there were fewer than n messages */
 		for (uint64_t i = 0; i < l->n && l->messages[i].channel; i++)
 			share_ack(&l->messages[i], NULL);
-	acknowledged = received ? run(h, l, acknowledge) : NULL;
+	acknowledged = received ? run(h, l, acknowledge_all) : NULL;
 	if (acknowledged)
 		both = PyTuple_Pack(2, received, acknowledged);
 	Py_XDECREF(received);
@@ -140,7 +140,7 @@ PyObject *measure(PyObject *Py_UNUSED(module), PyObject *args)
 	}
 	if (!array_check(with) || !(l.buffer = array_enter((struct array *)with)))
 		return NULL;
-	seconds = run(&((struct member *)of)->handle, &l, send);
+	seconds = run(&((struct member *)of)->handle, &l, send_one);
 	array_leave((struct array *)with, 0);
 	return seconds;
 }

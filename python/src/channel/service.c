@@ -24,12 +24,12 @@ struct pending {
 	PyObject *owner;
 };
 
-static void give_up(void *p)
+static void close_service(void *p)
 {
 	share_service_close(p);
 }
 
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+static PyObject *create_service(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	bool calls = type == core.caller;
 	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
@@ -51,7 +51,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(
 	options.pool = info.name;
 	UNLOCKED(
 	    r = share_service_open(c, name, calls ? SHARE_CALLER : SHARE_WORKER, &options, &s));
-	self = member_made(type, pool, r, calls ? "caller" : "worker", s, give_up);
+	self = member_made(type, pool, r, calls ? "caller" : "worker", s, close_service);
 	if (self) {
 		self->readonly_ok = ok;
 		self->buffers = options.buffers;
@@ -158,7 +158,7 @@ static struct pending *start(struct member *self, PyObject *const *given, const 
 }
 
 /* Waits for the answer. Returns the message, or NULL with an exception. */
-static PyObject *finish(struct pending *self, const struct wait *w, PyObject *given)
+static PyObject *finish_call(struct pending *self, const struct wait *w, PyObject *given)
 {
 	struct member *of = self->of;
 	struct wait now = *w;
@@ -222,7 +222,7 @@ static PyObject *call(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	pending = start((struct member *)o, given, &w);
 	if (!pending)
 		return NULL;
-	answer = finish(pending, &w, NULL);
+	answer = finish_call(pending, &w, NULL);
 	Py_DECREF((PyObject *)pending);
 	return answer;
 }
@@ -246,7 +246,7 @@ static PyObject *finish_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 
 	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[0]))
 		return NULL;
-	return finish((struct pending *)o, &w, given[1]);
+	return finish_call((struct pending *)o, &w, given[1]);
 }
 
 static PyObject *cancel(PyObject *o, PyObject *Py_UNUSED(ignored))
@@ -303,10 +303,10 @@ bool service_ready(PyObject *module)
 	};
 
 	core.caller = TYPE(module, core.object, "Caller", struct member, 0, DOC(DOC_CALLER),
-			   SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
+			   SLOT(Py_tp_new, create_service), SLOT(Py_tp_dealloc, object_dealloc),
 			   {Py_tp_methods, caller_methods}, {Py_tp_members, member_members});
 	core.worker = TYPE(module, core.object, "Worker", struct member, 0, DOC(DOC_WORKER),
-			   SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
+			   SLOT(Py_tp_new, create_service), SLOT(Py_tp_dealloc, object_dealloc),
 			   SLOT(Py_tp_iter, member_iterate), {Py_tp_methods, worker_methods},
 			   {Py_tp_members, member_members});
 	core.pending = TYPE(module, NULL, "Pending", struct pending,

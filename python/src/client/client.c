@@ -9,12 +9,12 @@
 
 static struct client *clients;
 
-static void give_up(void *p)
+static void disconnect(void *p)
 {
 	share_disconnect(p);
 }
 
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *create_client(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {(char *)(uintptr_t) "address",    (char *)(uintptr_t) "label",
 				(char *)(uintptr_t) "config",     (char *)(uintptr_t) "flags",
@@ -35,7 +35,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	UNLOCKED(r = share_connect_with(address, &options, &c));
 	if (!no_error(r))
 		return NULL;
-	self = (struct client *)object_new(type, NULL, "client", c, give_up);
+	self = (struct client *)object_new(type, NULL, "client", c, disconnect);
 	if (!self)
 		return NULL;
 	self->handle.waits = share_waits_of(c);
@@ -52,7 +52,7 @@ struct client *client_with(share_client *p)
 	return NULL;
 }
 
-static void dealloc(PyObject *o)
+static void dealloc_client(PyObject *o)
 {
 	struct client *self = (struct client *)o;
 
@@ -322,7 +322,7 @@ bool client_ready(PyObject *module)
 	};
 
 	core.client = TYPE(module, core.object, "Client", struct client, 0, DOC(DOC_CLIENT),
-			   SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, dealloc),
+			   SLOT(Py_tp_new, create_client), SLOT(Py_tp_dealloc, dealloc_client),
 			   {Py_tp_methods, methods}, {Py_tp_getset, getters});
 	return core.client != NULL;
 }

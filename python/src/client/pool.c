@@ -9,12 +9,12 @@
 #include "python/src/array/dtype.h"
 #include "python/src/client/inside.h"
 
-static void give_up(void *p)
+static void close_pool(void *p)
 {
 	share_pool_close(p);
 }
 
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+static PyObject *create_pool(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_pool_info info = SHARE_POOL_INFO_INIT;
@@ -46,7 +46,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(
 	     only_open ? share_pool_open(c, name, &p) : share_pool_create(c, name, &options, &p));
 	if (r < 0)
 		return NULL;
-	self = (struct pool *)object_new(type, client, "pool", p, give_up);
+	self = (struct pool *)object_new(type, client, "pool", p, close_pool);
 	if (!self)
 		return NULL;
 	self->ordinal = -1;
@@ -292,7 +292,7 @@ bool pool_ready(PyObject *module)
 
 	core.pool =
 	    TYPE(module, core.object, "Pool", struct pool, 0, DOC(DOC_POOL),
-		 SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
+		 SLOT(Py_tp_new, create_pool), SLOT(Py_tp_dealloc, object_dealloc),
 		 {Py_tp_methods, methods}, {Py_tp_members, members}, {Py_tp_getset, getters});
 	return core.pool != NULL;
 }

@@ -107,7 +107,7 @@ static void changed(const share_name_event *event, void *data)
 	put(data, &l);
 }
 
-static void found(share_buffer *b, int error, void *data)
+static void on_found(share_buffer *b, int error, void *data)
 {
 	put(data, &(struct letter){.b = b, .error = error});
 }
@@ -180,8 +180,8 @@ static struct watching *make(PyTypeObject *type, struct client *client)
 	return self;
 }
 
-static PyObject *made(struct watching *self, int r, const char *what, void *p,
-		      void (*give_up)(void *))
+static PyObject *watching_made(struct watching *self, int r, const char *what, void *p,
+			       void (*give_up)(void *))
 {
 	if (!no_error(r)) {
 		Py_DECREF((PyObject *)self);
@@ -192,7 +192,7 @@ static PyObject *made(struct watching *self, int r, const char *what, void *p,
 	return (PyObject *)self;
 }
 
-static void dealloc(PyObject *o)
+static void dealloc_watching(PyObject *o)
 {
 	struct watching *self = (struct watching *)o;
 
@@ -205,7 +205,7 @@ static void dealloc(PyObject *o)
 	object_dealloc(o);
 }
 
-static PyObject *fileno_(PyObject *o, PyObject *Py_UNUSED(ignored))
+static PyObject *watching_fileno(PyObject *o, PyObject *Py_UNUSED(ignored))
 {
 	return PyLong_FromLong(((struct watching *)o)->box->fd);
 }
@@ -260,7 +260,7 @@ static PyObject *create_watch(PyTypeObject *type, PyObject *args, PyObject *Py_U
 	if (!self)
 		return NULL;
 	UNLOCKED(r = share_watch_names(client->handle.p, prefix, changed, self->box, &w));
-	return made(self, r, "watch", w, end_watch);
+	return watching_made(self, r, "watch", w, end_watch);
 }
 
 static PyObject *event_of(struct letter *l)
@@ -314,15 +314,15 @@ static PyObject *create_operation(PyTypeObject *type, PyObject *args, PyObject *
 		self->readonly_ok = ok;
 		if (name)
 			UNLOCKED(r = share_lookup_async(client->handle.p, name, mode, timeout_ms,
-							stream.p, found, self->box, &operation));
+							stream.p, on_found, self->box, &operation));
 		else
 			UNLOCKED(r = share_buffer_watch(b, known, self->box, &operation));
 	}
 	if (b)
 		array_leave((struct array *)what, self ? r : 0);
-	return self
-		   ? made(self, r, name ? "look-up" : "watch of an array", operation, end_operation)
-		   : NULL;
+	return self ? watching_made(self, r, name ? "look-up" : "watch of an array", operation,
+				    end_operation)
+		    : NULL;
 }
 
 /* An error that came to a callback has no detail. */
@@ -368,13 +368,13 @@ bool watch_ready(PyObject *module)
 {
 	static PyMethodDef watch_methods[] = {
 	    {"close", object_close, METH_NOARGS, DOC_WATCH_CLOSE},
-	    {"fileno", fileno_, METH_NOARGS, DOC_WATCH_FILENO},
+	    {"fileno", watching_fileno, METH_NOARGS, DOC_WATCH_FILENO},
 	    {"_next", next_change, METH_O, NULL},
 	    {NULL, NULL, 0, NULL},
 	};
 	static PyMethodDef operation_methods[] = {
 	    {"close", object_close, METH_NOARGS, DOC_OPERATION_CLOSE},
-	    {"fileno", fileno_, METH_NOARGS, DOC_OPERATION_FILENO},
+	    {"fileno", watching_fileno, METH_NOARGS, DOC_OPERATION_FILENO},
 	    {"result", result, METH_O, DOC_OPERATION_RESULT},
 	    {NULL, NULL, 0, NULL},
 	};
@@ -389,11 +389,11 @@ bool watch_ready(PyObject *module)
 
 	core.watch =
 	    TYPE(module, core.object, "Watch", struct watching, 0, DOC(DOC_WATCH),
-		 SLOT(Py_tp_new, create_watch), SLOT(Py_tp_dealloc, dealloc),
+		 SLOT(Py_tp_new, create_watch), SLOT(Py_tp_dealloc, dealloc_watching),
 		 {Py_tp_methods, watch_methods}, {Py_tp_members, members}, {Py_tp_getset, getters});
-	core.operation = TYPE(module, core.object, "Operation", struct watching, 0,
-			      DOC(DOC_OPERATION), SLOT(Py_tp_new, create_operation),
-			      SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, operation_methods},
-			      {Py_tp_members, members}, {Py_tp_getset, getters});
+	core.operation = TYPE(
+	    module, core.object, "Operation", struct watching, 0, DOC(DOC_OPERATION),
+	    SLOT(Py_tp_new, create_operation), SLOT(Py_tp_dealloc, dealloc_watching),
+	    {Py_tp_methods, operation_methods}, {Py_tp_members, members}, {Py_tp_getset, getters});
 	return core.watch && core.operation;
 }

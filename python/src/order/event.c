@@ -5,14 +5,14 @@
 #include "python/src/base/args.h"
 #include "python/src/order/order.h"
 
-static void give_up(void *p)
+static void close_event(void *p)
 {
 	share_event_release(p);
 }
 
 /* Event(client, device, name, open, token): creates an event, or opens one by its name (open) or by
  * its token. */
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+static PyObject *create_event(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
 	share_event_options options = SHARE_EVENT_OPTIONS_INIT;
 	const char *open = NULL, *bytes = NULL;
@@ -32,7 +32,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(
 	     bytes  ? share_event_import(c, &token, &e)
 	     : open ? share_event_open(c, open, &e)
 		    : share_event_create(c, &options, &e));
-	return r < 0 ? NULL : (PyObject *)object_new(type, NULL, "event", e, give_up);
+	return r < 0 ? NULL : (PyObject *)object_new(type, NULL, "event", e, close_event);
 }
 
 static PyObject *on_stream(PyObject *o, PyObject *given, int (*function)(share_event *, void *))
@@ -104,7 +104,7 @@ bool event_ready(PyObject *module)
 	};
 
 	core.event = TYPE(module, core.object, "Event", struct object, 0, DOC(DOC_EVENT),
-			  SLOT(Py_tp_new, create), SLOT(Py_tp_dealloc, object_dealloc),
+			  SLOT(Py_tp_new, create_event), SLOT(Py_tp_dealloc, object_dealloc),
 			  {Py_tp_methods, methods}, {Py_tp_getset, getters});
 	return core.event != NULL;
 }

@@ -15,7 +15,7 @@ struct fence {
 	struct client *client; /* NULL: it came from elsewhere */
 };
 
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *create_fence(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {(char *)(uintptr_t) "timeline", (char *)(uintptr_t) "value", NULL};
 	unsigned long long timeline = 0, value = 0;
@@ -198,8 +198,8 @@ bool fence_ready(PyObject *module)
 	    {NULL, 0, 0, 0, NULL},
 	};
 
-	core.fence =
-	    TYPE(module, NULL, "Fence", struct fence, 0, DOC(DOC_FENCE), SLOT(Py_tp_new, create),
-		 SLOT(Py_tp_dealloc, dealloc), {Py_tp_methods, methods}, {Py_tp_members, members});
+	core.fence = TYPE(module, NULL, "Fence", struct fence, 0, DOC(DOC_FENCE),
+			  SLOT(Py_tp_new, create_fence), SLOT(Py_tp_dealloc, dealloc),
+			  {Py_tp_methods, methods}, {Py_tp_members, members});
 	return core.fence != NULL;
 }

@@ -37,7 +37,7 @@ static void *end(void *argument)
 	return NULL;
 }
 
-static void give_up(void *p)
+static void close_host_stream(void *p)
 {
 	struct held *held = p;
 	pthread_t thread;
@@ -68,7 +68,7 @@ void *host_stream_of(PyObject *o)
 	return ((struct held *)self->handle.p)->stream;
 }
 
-static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *create_host_stream(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {(char *)(uintptr_t) "client", NULL};
 	struct object *self;
@@ -95,7 +95,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		return NULL;
 	}
 	held->client = (struct client *)Py_NewRef((PyObject *)client);
-	self = object_new(type, NULL, "host stream", held, give_up);
+	self = object_new(type, NULL, "host stream", held, close_host_stream);
 	if (self)
 		self->handle.waits = client->handle.waits;
 	return (PyObject *)self;
@@ -206,7 +206,7 @@ bool host_stream_ready(PyObject *module)
 	};
 
 	core.host_stream = TYPE(module, core.object, "HostStream", struct object, 0,
-				DOC(DOC_HOSTSTREAM), SLOT(Py_tp_new, create),
+				DOC(DOC_HOSTSTREAM), SLOT(Py_tp_new, create_host_stream),
 				SLOT(Py_tp_dealloc, object_dealloc), {Py_tp_methods, methods});
 	return core.host_stream != NULL;
 }
