@@ -76,7 +76,7 @@ wrong = check(tour)
 for text, other, message in (
         ("`share_alloc_with()` in", "`share_allocate()` in", "share_allocate() is not defined in"),
         ("calls `lease_grant()`", "calls `lease_return()`", "does not call lease_return()"),
-        (", and `order()`", ", and `share_ack()`", "does not call share_ack()"),
+        (", and `order_or_stash()`", ", and `share_ack()`", "does not call share_ack()"),
         ("sends `ALLOC`", "sends `PUBLISH`", "does not send PUBLISH")):
     changed = tour.replace(text, other)
     if changed == tour:
