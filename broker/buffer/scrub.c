@@ -275,11 +275,5 @@ static int scrub_attach(struct broker *b, void *object)
 	return 0;
 }
 
-const struct object_kind scrub_kind = {
-    .type = RECORD_SCRUB,
-    .name = "scrub",
-    .size = sizeof(struct scrub),
-    .record = offsetof(struct scrub, record),
-    .fields = scrub_fields,
-    .attach = scrub_attach,
-};
+const struct object_kind scrub_kind =
+    OBJECT_KIND(RECORD_SCRUB, "scrub", struct scrub, scrub_fields, scrub_attach);

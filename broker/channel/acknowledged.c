@@ -68,14 +68,9 @@ static void acknowledged_fields(struct record *r, void *object)
 	record_rest_of(r, (char *)a->versions, &a->size);
 }
 
-const struct object_kind acknowledged_kind = {
-    .type = RECORD_ACKNOWLEDGED,
-    .name = "producer's messages that were acknowledged by who is gone",
-    .size = sizeof(struct acknowledged),
-    .record = offsetof(struct acknowledged, record),
-    .fields = acknowledged_fields,
-    .attach = acknowledged_attach,
-};
+const struct object_kind acknowledged_kind =
+    OBJECT_KIND(RECORD_ACKNOWLEDGED, "producer's messages that were acknowledged by who is gone",
+		struct acknowledged, acknowledged_fields, acknowledged_attach);
 
 void acknowledged_note(struct acknowledged *a)
 {

@@ -168,14 +168,8 @@ static int taken_restore(struct broker *b, void *object)
 	return r;
 }
 
-const struct object_kind taken_kind = {
-    .type = RECORD_ENTRY,
-    .name = "message that was taken over",
-    .size = sizeof(struct taken),
-    .record = offsetof(struct taken, record),
-    .fields = taken_fields,
-    .attach = taken_restore,
-};
+const struct object_kind taken_kind = OBJECT_KIND(RECORD_ENTRY, "message that was taken over",
+						  struct taken, taken_fields, taken_restore);
 
 void entry_note(struct claim *claim, struct entry *entry)
 {

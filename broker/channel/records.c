@@ -78,14 +78,8 @@ static int channel_restore(struct broker *b, void *object)
 	return restored_add(&b->channels->restored->channels, ch->id, ch);
 }
 
-static const struct object_kind channel_kind = {
-    .type = RECORD_CHANNEL,
-    .name = "channel",
-    .size = sizeof(struct channel),
-    .record = offsetof(struct channel, record),
-    .fields = channel_fields,
-    .attach = channel_restore,
-};
+static const struct object_kind channel_kind =
+    OBJECT_KIND(RECORD_CHANNEL, "channel", struct channel, channel_fields, channel_restore);
 
 void channel_note(struct channel *ch)
 {
@@ -222,14 +216,8 @@ static int member_restore(struct broker *b, void *object)
 	return attach_member(m);
 }
 
-static const struct object_kind member_kind = {
-    .type = RECORD_MEMBER,
-    .name = "member of a channel",
-    .size = sizeof(struct member),
-    .record = offsetof(struct member, record),
-    .fields = member_fields,
-    .attach = member_restore,
-};
+static const struct object_kind member_kind =
+    OBJECT_KIND(RECORD_MEMBER, "member of a channel", struct member, member_fields, member_restore);
 
 void member_note(struct member *m)
 {
@@ -292,14 +280,8 @@ static int claim_restore(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind claim_kind = {
-    .type = RECORD_CLAIM,
-    .name = "claim",
-    .size = sizeof(struct claim),
-    .record = offsetof(struct claim, record),
-    .fields = claim_fields,
-    .attach = claim_restore,
-};
+static const struct object_kind claim_kind =
+    OBJECT_KIND(RECORD_CLAIM, "claim", struct claim, claim_fields, claim_restore);
 
 void claim_note(struct claim *claim)
 {

@@ -190,14 +190,8 @@ static void queued_fields(struct record *r, void *object)
 	r->order = q->number;
 }
 
-const struct object_kind queued_kind = {
-    .type = RECORD_OUTGOING,
-    .name = "packet to a client",
-    .size = sizeof(struct queued),
-    .record = offsetof(struct queued, record),
-    .fields = queued_fields,
-    .attach = queued_attach,
-};
+const struct object_kind queued_kind =
+    OBJECT_KIND(RECORD_OUTGOING, "packet to a client", struct queued, queued_fields, queued_attach);
 
 void queued_note(struct queued *q)
 {

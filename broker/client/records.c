@@ -106,14 +106,8 @@ void client_forget_record(struct client *c)
 	journal_drop(c->broker->journal, &c->record);
 }
 
-const struct object_kind client_kind = {
-    .type = RECORD_CLIENT,
-    .name = "client",
-    .size = sizeof(struct client),
-    .record = offsetof(struct client, record),
-    .fields = client_fields,
-    .attach = client_attach,
-};
+const struct object_kind client_kind =
+    OBJECT_KIND(RECORD_CLIENT, "client", struct client, client_fields, client_attach);
 
 void client_note(struct client *c)
 {
@@ -166,14 +160,8 @@ static int waiting_attach(struct broker *b, void *object)
 	return 0;
 }
 
-const struct object_kind waiting_kind = {
-    .type = RECORD_WAITING,
-    .name = "request",
-    .size = sizeof(struct waiting),
-    .record = offsetof(struct waiting, record),
-    .fields = waiting_fields,
-    .attach = waiting_attach,
-};
+const struct object_kind waiting_kind =
+    OBJECT_KIND(RECORD_WAITING, "request", struct waiting, waiting_fields, waiting_attach);
 
 void unanswered_note(struct client *c, uint32_t serial, const void *packet, size_t size)
 {

@@ -56,14 +56,8 @@ static int agent_attach(struct broker *b, void *object)
 	return 0;
 }
 
-const struct object_kind agent_kind = {
-    .type = RECORD_AGENT,
-    .name = "agent",
-    .size = sizeof(struct agent),
-    .record = offsetof(struct agent, record),
-    .fields = agent_fields,
-    .attach = agent_attach,
-};
+const struct object_kind agent_kind =
+    OBJECT_KIND(RECORD_AGENT, "agent", struct agent, agent_fields, agent_attach);
 
 void agent_note(struct agent *a)
 {

@@ -119,14 +119,8 @@ static int child_attach(struct broker *b, void *object)
 	return 0;
 }
 
-const struct object_kind child_kind = {
-    .type = RECORD_CHILD,
-    .name = "process that was an agent",
-    .size = sizeof(struct child),
-    .record = offsetof(struct child, record),
-    .fields = child_fields,
-    .attach = child_attach,
-};
+const struct object_kind child_kind = OBJECT_KIND(RECORD_CHILD, "process that was an agent",
+						  struct child, child_fields, child_attach);
 
 /* Notes a child. Without a keeper there is nobody whom that would help. */
 static void note(struct child *c)

@@ -260,14 +260,8 @@ static int device_attach(struct broker *b, void *object)
 	return add_in_order(b, d);
 }
 
-static const struct object_kind device_kind = {
-    .type = RECORD_DEVICE,
-    .name = "device",
-    .size = sizeof(struct device),
-    .record = offsetof(struct device, record),
-    .fields = device_fields,
-    .attach = device_attach,
-};
+static const struct object_kind device_kind =
+    OBJECT_KIND(RECORD_DEVICE, "device", struct device, device_fields, device_attach);
 
 void device_note(struct device *d)
 {

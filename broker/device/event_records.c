@@ -129,14 +129,8 @@ static int event_attach(struct broker *b, void *object)
 	return charge_again(b, e);
 }
 
-static const struct object_kind event_kind = {
-    .type = RECORD_EVENT,
-    .name = "event",
-    .size = sizeof(struct ipc_event),
-    .record = offsetof(struct ipc_event, record),
-    .fields = event_fields,
-    .attach = event_attach,
-};
+static const struct object_kind event_kind =
+    OBJECT_KIND(RECORD_EVENT, "event", struct ipc_event, event_fields, event_attach);
 
 void event_note(struct ipc_event *e)
 {
@@ -167,14 +161,8 @@ static int lease_attach(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind lease_kind = {
-    .type = RECORD_EVENT_LEASE,
-    .name = "lease of an event",
-    .size = sizeof(struct event_lease),
-    .record = offsetof(struct event_lease, record),
-    .fields = lease_fields,
-    .attach = lease_attach,
-};
+static const struct object_kind lease_kind = OBJECT_KIND(
+    RECORD_EVENT_LEASE, "lease of an event", struct event_lease, lease_fields, lease_attach);
 
 void event_lease_note(struct event_lease *lease)
 {

@@ -28,6 +28,12 @@ struct object_kind {
 	 * negative errno: then the broker cannot go on. */
 	int (*attach)(struct broker *b, void *object);
 };
+/* What nearly all kinds say: the members above, of the struct that is an object. */
+#define OBJECT_KIND(of_records, called, object, its_fields, its_attach)                        \
+	{                                                                                      \
+		.type = of_records, .name = called, .size = sizeof(object),                    \
+		.record = offsetof(object, record), .fields = its_fields, .attach = its_attach \
+	}
 
 /* Has the journal say what the object is now, from the next commit on. */
 void object_put(struct journal *j, const struct object_kind *kind, void *object);

@@ -165,14 +165,9 @@ static int possession_attach(struct broker *b, void *object)
 	return 0;
 }
 
-const struct object_kind possession_kind = {
-    .type = RECORD_POSSESSION,
-    .name = "segment that a client has",
-    .size = sizeof(struct had),
-    .record = offsetof(struct had, record),
-    .fields = possession_fields,
-    .attach = possession_attach,
-};
+const struct object_kind possession_kind =
+    OBJECT_KIND(RECORD_POSSESSION, "segment that a client has", struct had, possession_fields,
+		possession_attach);
 
 void possession_note(struct client *c, uint32_t index)
 {

@@ -139,14 +139,8 @@ static int segment_attach(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind segment_kind = {
-    .type = RECORD_SEGMENT,
-    .name = "segment",
-    .size = sizeof(struct segment),
-    .record = offsetof(struct segment, record),
-    .fields = segment_fields,
-    .attach = segment_attach,
-};
+static const struct object_kind segment_kind =
+    OBJECT_KIND(RECORD_SEGMENT, "segment", struct segment, segment_fields, segment_attach);
 
 void segment_note(struct broker *b, struct segment *s)
 {

@@ -444,14 +444,8 @@ static int name_attach(struct broker *b, void *object)
 	return 0;
 }
 
-const struct object_kind name_kind = {
-    .type = RECORD_NAME,
-    .name = "name",
-    .size = sizeof(struct name),
-    .record = offsetof(struct name, record),
-    .fields = name_fields,
-    .attach = name_attach,
-};
+const struct object_kind name_kind =
+    OBJECT_KIND(RECORD_NAME, "name", struct name, name_fields, name_attach);
 
 void name_note(struct broker *b, struct name *n)
 {

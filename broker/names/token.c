@@ -315,14 +315,8 @@ void tokens_end(struct broker *b)
 	}
 }
 
-static const struct object_kind token_kind = {
-    .type = RECORD_TOKEN,
-    .name = "token",
-    .size = sizeof(struct token),
-    .record = offsetof(struct token, record),
-    .fields = token_fields,
-    .attach = token_attach,
-};
+static const struct object_kind token_kind =
+    OBJECT_KIND(RECORD_TOKEN, "token", struct token, token_fields, token_attach);
 
 void token_note(struct broker *b, struct token *t)
 {

@@ -150,14 +150,8 @@ static int watch_attach(struct broker *b, void *object)
 	return 0;
 }
 
-const struct object_kind watch_kind = {
-    .type = RECORD_WATCH,
-    .name = "watch",
-    .size = sizeof(struct watch),
-    .record = offsetof(struct watch, record),
-    .fields = watch_fields,
-    .attach = watch_attach,
-};
+const struct object_kind watch_kind =
+    OBJECT_KIND(RECORD_WATCH, "watch", struct watch, watch_fields, watch_attach);
 
 void watch_note(struct broker *b, struct watch *w)
 {

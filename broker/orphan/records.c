@@ -83,14 +83,9 @@ static void orphan_fields(struct record *r, void *object)
 	r->order = o->number;
 }
 
-const struct object_kind orphan_kind = {
-    .type = RECORD_ORPHAN,
-    .name = "message of a producer that is gone",
-    .size = sizeof(struct orphan),
-    .record = offsetof(struct orphan, record),
-    .fields = orphan_fields,
-    .attach = orphan_attach,
-};
+const struct object_kind orphan_kind =
+    OBJECT_KIND(RECORD_ORPHAN, "message of a producer that is gone", struct orphan, orphan_fields,
+		orphan_attach);
 
 void orphan_note(struct orphan *o)
 {

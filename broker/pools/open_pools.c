@@ -79,14 +79,8 @@ static int open_pool_attach(struct broker *b, void *object)
 	return open->asks && pool_user_comes(open->pool, c->account) < 0 ? -ENOMEM : 0;
 }
 
-const struct object_kind open_pool_kind = {
-    .type = RECORD_OPEN_POOL,
-    .name = "pool that is open",
-    .size = sizeof(struct open_pool),
-    .record = offsetof(struct open_pool, record),
-    .fields = open_pool_fields,
-    .attach = open_pool_attach,
-};
+const struct object_kind open_pool_kind = OBJECT_KIND(
+    RECORD_OPEN_POOL, "pool that is open", struct open_pool, open_pool_fields, open_pool_attach);
 
 void open_pool_note(struct open_pool *open)
 {

@@ -154,14 +154,8 @@ static int pool_attach(struct broker *b, void *object)
 	return pool_init(b, p);
 }
 
-static const struct object_kind pool_kind = {
-    .type = RECORD_POOL,
-    .name = "pool",
-    .size = sizeof(struct pool),
-    .record = offsetof(struct pool, record),
-    .fields = pool_fields,
-    .attach = pool_attach,
-};
+static const struct object_kind pool_kind =
+    OBJECT_KIND(RECORD_POOL, "pool", struct pool, pool_fields, pool_attach);
 
 void pool_note(struct pool *p)
 {
