@@ -101,24 +101,20 @@ static bool look_at_memory(struct request *r, struct memory_segment *out)
 	struct failure failure;
 	int e;
 
-	if (!has_handle(m) && !r->client->brings && client_let_bring(r->client) < 0) {
-		request_fail_memory(r);
-		return false;
-	}
-	if (!has_handle(m) && (!r->fds || r->fds->n == 0)) {
-		request_fail(r, SHARE_EAGAIN, "the descriptors of the memory are still to come");
-		return false;
-	}
+	if (!has_handle(m) && !r->client->brings && client_let_bring(r->client) < 0)
+		return request_fail_memory(r);
+	if (!has_handle(m) && (!r->fds || r->fds->n == 0))
+		return request_fail(r, SHARE_EAGAIN,
+				    "the descriptors of the memory are still to come");
 	e = m->kind == 0 ? read_file(m, r->fds, out, &failure)
 			 : read_allocation(m, r->fds, out, &failure);
-	if (e == 0)
-		memory_identify(&out->recipe);
-	else
-		request_fail_with(r, &failure);
-	return e == 0;
+	if (e != 0)
+		return request_fail_with(r, &failure);
+	memory_identify(&out->recipe);
+	return true;
 }
 
-static void give(struct request *r, struct segment *s, uint64_t offset)
+static bool give(struct request *r, struct segment *s, uint64_t offset)
 {
 	struct grant g = {.mode = SHARE_RDWR, .is_new = true};
 	struct allocation a = {.account = r->client->account, .size = r->m->adopt.size};
@@ -129,15 +125,14 @@ static void give(struct request *r, struct segment *s, uint64_t offset)
 	if (e == 0)
 		e = buffer_new(r->broker, &a, &g.buffer);
 	if (e == POOL_LIMIT)
-		request_fail_quota(r, LIMIT_BYTES, "");
-	else if (e != 0)
-		request_fail_memory(r);
+		return request_fail_quota(r, LIMIT_BYTES, "");
 	if (e != 0)
-		return;
+		return request_fail_memory(r);
 	e = grant_send(r->broker, r->client, r->m->serial, &g, &failure);
 	if (e != 0)
 		request_fail_with(r, &failure);
 	buffer_unref(r->broker, g.buffer);
+	return e == 0;
 }
 
 /* Makes a segment of what came with the request, which has its descriptors from then on. */
@@ -166,7 +161,7 @@ static int take_kept(struct request *r, struct pool *p, struct memory_segment *m
 	return e;
 }
 
-void handle_adopt(struct request *r)
+bool handle_adopt(struct request *r)
 {
 	const struct wire_adopt *m = &r->m->adopt;
 	struct pool *p = find_pool(r);
@@ -176,11 +171,10 @@ void handle_adopt(struct request *r)
 	int e;
 
 	if (!p || !look_at_memory(r, &memory))
-		return;
+		return false;
 	e = has_handle(m) ? take_kept(r, p, &memory, &s, &failure)
 			  : take_brought(r, p, &memory, &s, &failure);
-	if (e == 0)
-		give(r, s, m->kind == 0 ? 0 : m->offset);
-	else
-		request_fail_with(r, &failure);
+	if (e != 0)
+		return request_fail_with(r, &failure);
+	return give(r, s, m->kind == 0 ? 0 : m->offset);
 }

@@ -239,32 +239,28 @@ static enum alloc_failure why_refused(int error)
 	}
 }
 
-static void fail_quota(struct request *r, struct pool *p)
+static bool fail_quota(struct request *r, struct pool *p)
 {
 	const struct account *a = r->client->account;
 	uint64_t gated = account_gated(a);
 	char also[96] = "", bytes[SIZE_TEXT_MAX];
 
 	count_failure(r, p, ALLOC_LIMIT);
-	if (!is_worth_a_line(r)) {
-		request_fail(r, SHARE_EQUOTA, "there is nothing left to keep");
-		return;
-	}
+	if (!is_worth_a_line(r))
+		return request_fail(r, SHARE_EQUOTA, "there is nothing left to keep");
 	if (gated > 0)
 		snprintf(also, sizeof(also), "; work still runs on %s that it has given back",
 			 size_round(gated, bytes));
-	request_fail_quota(r, LIMIT_BYTES, also);
+	return request_fail_quota(r, LIMIT_BYTES, also);
 }
 
-static void refuse(struct request *r, struct pool *p, int why, const struct failure *failure)
+static bool refuse(struct request *r, struct pool *p, int why, const struct failure *failure)
 {
 	struct log_client who = client_in_log(r->client);
 	char holds[768] = "", text[sizeof(failure->text) + sizeof(holds)];
 
-	if (why == POOL_LIMIT) {
-		fail_quota(r, p);
-		return;
-	}
+	if (why == POOL_LIMIT)
+		return fail_quota(r, p);
 	count_failure(r, p, why == POOL_SHARE ? ALLOC_SHARE : why_refused(failure->error));
 	if (failure->error == SHARE_ENOMEM && is_worth_a_line(r)) {
 		say_who_holds(p, NULL, holds, sizeof(holds));
@@ -276,7 +272,7 @@ static void refuse(struct request *r, struct pool *p, int why, const struct fail
 		say_who_works(p, r->client, holds, sizeof(holds));
 	if (why == POOL_SHARE && is_worth_a_line(r))
 		log_refusal(&p->refusals, r->client->peer.uid, failure->text);
-	request_fail(r, failure->error, "%s%s", failure->text, holds);
+	return request_fail(r, failure->error, "%s%s", failure->text, holds);
 }
 
 /* Allocates as many more buffers as there is room for. Nobody waits for them, so nothing is tried
@@ -346,30 +342,29 @@ static bool is_acceptable(struct request *r, struct pool *p)
 {
 	const struct wire_alloc *m = &r->m->alloc;
 
-	if (p->destroyed) {
-		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
-	} else if (!request_pool_right(r, p, RIGHT_WRITE)) {
+	if (p->destroyed)
+		return request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
+	if (!request_pool_right(r, p, RIGHT_WRITE))
 		return false;
-	} else if (m->size == 0) {
-		/* share_adopt() of NULL asks for none */
-		request_fail(r, SHARE_EINVAL, "%s",
-			     pool_is_adopted(p) ? "the memory to adopt is NULL, or has no bytes"
-						: "a buffer has at least one byte");
-	} else if (pool_is_adopted(p)) {
-		request_fail(r, SHARE_ENOTSUP,
-			     "pool '%s' is of kind adopted: it has no memory of its own, and takes "
-			     "what programs have already (share_adopt())",
-			     p->name);
-	} else if (m->flags & ~(uint32_t)WIRE_ALLOC_KEEPS) {
-		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
-	} else if (m->alignment & (m->alignment - 1) || m->alignment > MEMORY_ALIGNMENT) {
-		request_fail(r, SHARE_EINVAL,
-			     "alignment %" PRIu64 " is not a power of two up to %" PRIu64,
-			     m->alignment, (uint64_t)MEMORY_ALIGNMENT);
-	} else {
-		return true;
-	}
-	return false;
+	/* share_adopt() of NULL asks for none */
+	if (m->size == 0)
+		return request_fail(r, SHARE_EINVAL, "%s",
+				    pool_is_adopted(p)
+					? "the memory to adopt is NULL, or has no bytes"
+					: "a buffer has at least one byte");
+	if (pool_is_adopted(p))
+		return request_fail(
+		    r, SHARE_ENOTSUP,
+		    "pool '%s' is of kind adopted: it has no memory of its own, and takes "
+		    "what programs have already (share_adopt())",
+		    p->name);
+	if (m->flags & ~(uint32_t)WIRE_ALLOC_KEEPS)
+		return request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
+	if (m->alignment & (m->alignment - 1) || m->alignment > MEMORY_ALIGNMENT)
+		return request_fail(r, SHARE_EINVAL,
+				    "alignment %" PRIu64 " is not a power of two up to %" PRIu64,
+				    m->alignment, (uint64_t)MEMORY_ALIGNMENT);
+	return true;
 }
 
 /* Gives the buffer to the client, now that there is memory for it. Its bytes may have to be cleared
@@ -393,7 +388,7 @@ static void give_allocated(struct request *r, struct pool *p, struct buffer *buf
 	buffer_unref(r->broker, buffer);
 }
 
-void handle_alloc(struct request *r)
+bool handle_alloc(struct request *r)
 {
 	const struct wire_alloc *m = &r->m->alloc;
 	struct open_pool *open = request_open_pool(r, m->pool);
@@ -404,24 +399,22 @@ void handle_alloc(struct request *r)
 	int why;
 
 	if (!open)
-		return;
+		return false;
 	p = open->pool;
 	if (!is_acceptable(r, p))
-		return;
-	if (client_asks_pool(open, m->flags & WIRE_ALLOC_KEEPS) < 0) {
-		request_fail_memory(r);
-		return;
-	}
+		return false;
+	if (client_asks_pool(open, m->flags & WIRE_ALLOC_KEEPS) < 0)
+		return request_fail_memory(r);
 	a.alignment = m->alignment > p->sizes.alignment ? m->alignment : p->sizes.alignment;
 	why = pool_alloc(r->broker, p, &a, &failure);
 	if (why > 0 && defer(r, p, (enum pool_result)why))
-		return;
+		return true;
 	if (why != 0)
-		refuse(r, p, why, &failure);
-	else if (buffer_new(r->broker, &a, &buffer) != 0)
-		refuse(r, p, failure_no_memory(&failure, "the broker"), &failure);
-	else
-		give_allocated(r, p, buffer, a.alignment);
+		return refuse(r, p, why, &failure);
+	if (buffer_new(r->broker, &a, &buffer) != 0)
+		return refuse(r, p, failure_no_memory(&failure, "the broker"), &failure);
+	give_allocated(r, p, buffer, a.alignment);
+	return true;
 }
 
 void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer)

@@ -37,12 +37,11 @@ bool request_set_size(struct request *r, const struct lease *lease, uint64_t siz
 {
 	if (buffer_set_size(lease->buffer, size, lease->mode == SHARE_RDWR))
 		return true;
-	request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " byte%s", size,
-		     text_plural(size));
-	return false;
+	return request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " byte%s", size,
+			    text_plural(size));
 }
 
-void handle_release(struct request *r)
+bool handle_release(struct request *r)
 {
 	const struct wire_release *m = &r->m->release;
 	struct lease *lease = request_lease(r, m->buffer);
@@ -50,14 +49,13 @@ void handle_release(struct request *r)
 	char also[96];
 
 	if (!lease)
-		return;
-	if (m->count > lease->count || (m->count == 0 && m->timeline == 0)) {
-		request_fail(r, SHARE_EINVAL, "this client holds %u reference%s on it, not %u",
-			     lease->count, text_plural(lease->count), m->count);
-		return;
-	}
+		return false;
+	if (m->count > lease->count || (m->count == 0 && m->timeline == 0))
+		return request_fail(r, SHARE_EINVAL,
+				    "this client holds %u reference%s on it, not %u", lease->count,
+				    text_plural(lease->count), m->count);
 	if (!request_fence(r, m->timeline, m->value, &fence))
-		return;
+		return false;
 	lease->buffer->pending = fence_set_prune(lease->buffer->pending);
 	/* the client keeps what it holds, as its work goes on */
 	if (!fence_set_may_add(lease->buffer->pending, &fence, m->count == lease->count)) {
@@ -65,14 +63,13 @@ void handle_release(struct request *r)
 		snprintf(also, sizeof(also),
 			 " (%d on one buffer) for unfinished work on what it gives back",
 			 FENCE_SET_OF_ONE_MAX);
-		request_fail_quota(r, LIMIT_FENCES, also);
-		return;
+		return request_fail_quota(r, LIMIT_FENCES, also);
 	}
 	lease_return(r->broker, lease, m->count, &fence);
-	request_done(r);
+	return request_done(r);
 }
 
-void handle_metadata_set(struct request *r)
+bool handle_metadata_set(struct request *r)
 {
 	const struct wire_metadata_set *m = &r->m->metadata_set;
 	struct lease *lease = request_lease(r, m->buffer);
@@ -80,40 +77,35 @@ void handle_metadata_set(struct request *r)
 	struct failure failure;
 
 	if (!lease)
-		return;
-	if (lease->mode != SHARE_RDWR) {
-		request_fail(r, SHARE_EACCES, "this client holds the buffer read-only");
-		return;
-	}
+		return false;
+	if (lease->mode != SHARE_RDWR)
+		return request_fail(r, SHARE_EACCES, "this client holds the buffer read-only");
 	if (metadata_new(r->client->account, m->json.data, m->json.size, lease->buffer->metadata,
-			 &metadata, &failure) != 0) {
-		request_fail_with(r, &failure);
-		return;
-	}
+			 &metadata, &failure) != 0)
+		return request_fail_with(r, &failure);
 	buffer_set_metadata(lease->buffer, metadata);
-	request_done(r);
+	return request_done(r);
 }
 
-void request_tell_metadata(struct request *r, const struct buffer *buffer)
+bool request_tell_metadata(struct request *r, const struct buffer *buffer)
 {
 	const struct metadata *metadata = buffer->metadata;
 	struct wire_message m = {.type = WIRE_METADATA};
 
 	if (metadata)
 		m.metadata.json = (struct wire_bytes){metadata->bytes, metadata->size};
-	request_reply(r, &m, NULL, 0);
+	return request_reply(r, &m, NULL, 0);
 }
 
-void handle_metadata_get(struct request *r)
+bool handle_metadata_get(struct request *r)
 {
 	struct lease *lease = request_lease(r, r->m->metadata_get.buffer);
 
-	if (lease)
-		request_tell_metadata(r, lease->buffer);
+	return lease && request_tell_metadata(r, lease->buffer);
 }
 
 /* Says what the memory is and where, for a client that maps it by plain CUDA. */
-void handle_recipe_get(struct request *r)
+bool handle_recipe_get(struct request *r)
 {
 	struct lease *lease = request_lease(r, r->m->recipe_get.buffer);
 	struct wire_message m = {.type = WIRE_RECIPE};
@@ -122,12 +114,11 @@ void handle_recipe_get(struct request *r)
 	int fd;
 
 	if (!lease)
-		return;
+		return false;
 	s = buffer_segment(lease->buffer);
 	if (segment_is_lost(s)) {
 		segment_refuse(s, r->client, &failure);
-		request_fail_with(r, &failure);
-		return;
+		return request_fail_with(r, &failure);
 	}
 	fd = segment_descriptor(s, lease->mode == SHARE_RDWR);
 	m.recipe = (struct wire_recipe){
@@ -136,5 +127,5 @@ void handle_recipe_get(struct request *r)
 	    .mode = lease->mode,
 	    .recipe = {&s->memory.recipe, sizeof(s->memory.recipe)},
 	};
-	request_reply(r, &m, &fd, 1);
+	return request_reply(r, &m, &fd, 1);
 }

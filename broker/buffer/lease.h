@@ -71,7 +71,7 @@ struct lease *request_lease(struct request *r, uint64_t buffer);
 /* Sets how many bytes of its buffer are used. False when answered: it has no room for so many. */
 bool request_set_size(struct request *r, const struct lease *lease, uint64_t size);
 /* Answers a client that has a lease or a loan. */
-void request_tell_metadata(struct request *r, const struct buffer *buffer);
+bool request_tell_metadata(struct request *r, const struct buffer *buffer);
 /* Gives a buffer to the client that allocated it, now that its memory is fit for use. The reference
  * stays the caller's. */
 void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer);

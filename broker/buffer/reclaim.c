@@ -119,57 +119,52 @@ void reclaim_give_up(struct buffer *buffer, const struct client *client)
 			     "the buffer was given back meanwhile");
 }
 
-static void say_who_has_it(struct request *r, const struct lease *lease)
+static bool say_who_has_it(struct request *r, const struct lease *lease)
 {
 	const struct buffer *buffer = lease->buffer;
 	uint32_t handles = lease->count - 1, others = (uint32_t)buffer->n_leases - 1,
 		 rest = buffer->refs - (uint32_t)buffer->n_leases;
 
-	request_fail(r, SHARE_EBUSY,
-		     "the buffer has other holders: %u handle%s of this client, %u other "
-		     "client%s, %u name%s, token%s and messages",
-		     handles, text_plural(handles), others, text_plural(others), rest,
-		     text_plural(rest), text_plural(rest));
+	return request_fail(r, SHARE_EBUSY,
+			    "the buffer has other holders: %u handle%s of this client, %u other "
+			    "client%s, %u name%s, token%s and messages",
+			    handles, text_plural(handles), others, text_plural(others), rest,
+			    text_plural(rest), text_plural(rest));
 }
 
-static void wait_for_others(struct request *r, struct buffer *buffer)
+static bool wait_for_others(struct request *r, struct buffer *buffer)
 {
 	struct reclaims *all = buffer->is_awaited ? reclaims_of(buffer) : NULL;
 
 	if (!all) {
 		all = malloc(sizeof(*all));
-		if (!all) {
-			request_fail_memory(r);
-			return;
-		}
+		if (!all)
+			return request_fail_memory(r);
 		TAILQ_INIT(&all->list);
 		all->buffer = buffer;
 		table_insert(table_of(buffer), &all->by_buffer);
 		buffer->is_awaited = true;
 	}
-	if (!request_wait(r, &all->list, &for_sole_lease, r->m->reclaim.timeout))
-		free_if_empty(all);
+	if (request_wait(r, &all->list, &for_sole_lease, r->m->reclaim.timeout))
+		return true;
+	free_if_empty(all);
+	return false;
 }
 
-void handle_reclaim(struct request *r)
+bool handle_reclaim(struct request *r)
 {
 	const struct wire_reclaim *m = &r->m->reclaim;
 	struct lease *lease;
 	struct failure failure;
 
-	if (m->timeout < -1) {
-		request_fail(r, SHARE_EINVAL, "unknown time limit %d", m->timeout);
-		return;
-	}
+	if (m->timeout < -1)
+		return request_fail(r, SHARE_EINVAL, "unknown time limit %d", m->timeout);
 	lease = request_lease(r, m->buffer);
 	if (!lease)
-		return;
-	if (!is_sole(lease)) {
-		if (m->timeout == 0)
-			say_who_has_it(r, lease);
-		else
-			wait_for_others(r, lease->buffer);
-	} else if (answer(r->broker, lease, r->m->serial, &failure) != 0) {
-		request_fail_with(r, &failure);
-	}
+		return false;
+	if (!is_sole(lease))
+		return m->timeout == 0 ? say_who_has_it(r, lease)
+				       : wait_for_others(r, lease->buffer);
+	return answer(r->broker, lease, r->m->serial, &failure) == 0 ||
+	       request_fail_with(r, &failure);
 }

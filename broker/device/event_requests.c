@@ -15,7 +15,7 @@
 #include "broker/device/ipc_event.h"
 #include "broker/reply/request.h"
 
-static void reply_event(struct request *r, const struct event_lease *lease)
+static bool reply_event(struct request *r, const struct event_lease *lease)
 {
 	const struct ipc_event *e = lease->event;
 	struct wire_message m = {.type = WIRE_EVENT};
@@ -26,7 +26,7 @@ static void reply_event(struct request *r, const struct event_lease *lease)
 	    .handle = {e->ipc, sizeof(e->ipc)},
 	    .token = {e->token, sizeof(e->token)},
 	};
-	request_reply(r, &m, NULL, 0);
+	return request_reply(r, &m, NULL, 0);
 }
 
 /* Finds the device that was asked for, or the first that can make events. NULL when answered. */
@@ -58,7 +58,7 @@ static struct device *find_device(struct request *r, const struct wire_bytes *uu
 	return d;
 }
 
-void handle_event_create(struct request *r)
+bool handle_event_create(struct request *r)
 {
 	const struct wire_event_create *m = &r->m->event_create;
 	struct broker *b = r->broker;
@@ -66,35 +66,28 @@ void handle_event_create(struct request *r)
 	struct device *d;
 
 	if (m->name.size && !request_name(r, &m->name))
-		return;
-	if (m->name.size && ipc_event_by_name(b, r->client->peer.uid, m->name.data, m->name.size)) {
-		request_fail(r, SHARE_EEXIST, "there is an event '%.*s' already", (int)m->name.size,
-			     (const char *)m->name.data);
-		return;
-	}
-	if (!devices_known(b, false)) {
-		request_defer(r, &b->devices->waits);
-		return;
-	}
+		return false;
+	if (m->name.size && ipc_event_by_name(b, r->client->peer.uid, m->name.data, m->name.size))
+		return request_fail(r, SHARE_EEXIST, "there is an event '%.*s' already",
+				    (int)m->name.size, (const char *)m->name.data);
+	if (!devices_known(b, false))
+		return request_defer(r, &b->devices->waits);
 	d = find_device(r, &m->device);
 	if (!d)
-		return;
+		return false;
 	switch (ipc_event_take(d, r->client, m->name.data, m->name.size, &lease)) {
 	case 0:
-		reply_event(r, lease);
-		break;
+		return reply_event(r, lease);
 	case IPC_EVENT_LATER:
-		request_defer(r, &d->event_waits);
-		break;
+		return request_defer(r, &d->event_waits);
 	case IPC_EVENT_QUOTA:
-		request_fail_quota(r, LIMIT_EVENTS, "");
-		break;
+		return request_fail_quota(r, LIMIT_EVENTS, "");
 	default:
-		request_fail_memory(r);
+		return request_fail_memory(r);
 	}
 }
 
-void handle_event_open(struct request *r)
+bool handle_event_open(struct request *r)
 {
 	const struct wire_event_open *m = &r->m->event_open;
 	struct event_lease *lease;
@@ -103,40 +96,29 @@ void handle_event_open(struct request *r)
 	if (m->token.size == IPC_EVENT_TOKEN)
 		e = ipc_event_by_token(r->broker, m->token.data);
 	else if (!request_name(r, &m->name))
-		return;
+		return false;
 	else
 		e = ipc_event_by_name(r->broker, r->client->peer.uid, m->name.data, m->name.size);
-	if (!e) {
-		request_fail(r, SHARE_ENOENT,
-			     m->token.size ? "there is no such event (any more)"
-					   : "there is no event of that name");
-		return;
-	}
-	if (ipc_event_is_lost(e)) {
-		request_fail(r, SHARE_ESTALE,
-			     "the event has ended with its agent, which had to be replaced");
-		return;
-	}
+	if (!e)
+		return request_fail(r, SHARE_ENOENT,
+				    m->token.size ? "there is no such event (any more)"
+						  : "there is no event of that name");
+	if (ipc_event_is_lost(e))
+		return request_fail(r, SHARE_ESTALE,
+				    "the event has ended with its agent, which had to be replaced");
 	if (!ipc_event_find_lease(r->client, e->id) &&
-	    !account_may_add(r->client->account, LIMIT_MEMORY, PRICE_EVENT_LEASE)) {
-		request_fail_quota(r, LIMIT_MEMORY, "");
-		return;
-	}
+	    !account_may_add(r->client->account, LIMIT_MEMORY, PRICE_EVENT_LEASE))
+		return request_fail_quota(r, LIMIT_MEMORY, "");
 	lease = ipc_event_lease(e, r->client);
-	if (lease)
-		reply_event(r, lease);
-	else
-		request_fail_memory(r);
+	return lease ? reply_event(r, lease) : request_fail_memory(r);
 }
 
-void handle_event_release(struct request *r)
+bool handle_event_release(struct request *r)
 {
 	struct event_lease *lease = ipc_event_find_lease(r->client, r->m->event_release.event);
 
-	if (!lease) {
-		request_fail(r, SHARE_ESTALE, "this client does not hold that event");
-		return;
-	}
+	if (!lease)
+		return request_fail(r, SHARE_ESTALE, "this client does not hold that event");
 	ipc_event_return(lease, 1, false);
-	request_done(r);
+	return request_done(r);
 }

@@ -189,15 +189,13 @@ static json_t *row_of(const struct config_change *change)
 			 report_text(change->text), "now", (int)change->now);
 }
 
-static void answer_reload(struct request *request, const struct reload *r)
+static bool answer_reload(struct request *request, const struct reload *r)
 {
 	char rest[64];
 	struct page p;
 
-	if (r->refused) {
-		request_fail(request, r->refused, "%s", r->why);
-		return;
-	}
+	if (r->refused)
+		return request_fail(request, r->refused, "%s", r->why);
 	report_begin(&p, request, REPORT_ROWS_MAX); /* there is no other page */
 	for (size_t i = 0; i < r->changes.n; i++) {
 		if (p.size + 2 * ROW_MAX < REPORT_ROWS_MAX) {
@@ -211,44 +209,39 @@ static void answer_reload(struct request *request, const struct reload *r)
 		break;
 	}
 	if (p.failed) /* the configuration was changed all the same */
-		request_fail(request, SHARE_ESYSTEM,
-			     "the configuration was read again, but the broker is out of memory "
-			     "for what is new: its log has it");
-	else
-		report_end(&p);
+		return request_fail(
+		    request, SHARE_ESYSTEM,
+		    "the configuration was read again, but the broker is out of memory "
+		    "for what is new: its log has it");
+	return report_end(&p);
 }
 
-void handle_reload(struct request *request)
+bool handle_reload(struct request *request)
 {
 	struct broker *b = request->broker;
 	struct reload *r = b->life->reload;
 	struct deferred_list *list;
 
 	/* this holds even if the new configuration no longer lets the client that asked do so */
-	if (request->deferred_ms) {
-		answer_reload(request, r);
-		return;
-	}
-	if (!client_may_operate(request->client)) {
-		request_fail(request, SHARE_EACCES,
-			     "only administrators may have the configuration read again "
-			     "(\"admins\")");
-		return;
-	}
-	if (!r->path) {
-		request_fail(request, SHARE_ENOTSUP,
-			     "there is no configuration to read again, as this broker was started "
-			     "without a file");
-		return;
-	}
+	if (request->deferred_ms)
+		return answer_reload(request, r);
+	if (!client_may_operate(request->client))
+		return request_fail(request, SHARE_EACCES,
+				    "only administrators may have the configuration read again "
+				    "(\"admins\")");
+	if (!r->path)
+		return request_fail(
+		    request, SHARE_ENOTSUP,
+		    "there is no configuration to read again, as this broker was started "
+		    "without a file");
 	list = &r->waits[r->reading ? r->current ^ 1 : r->current];
-	request_defer(request, list);
-	if (!deferred_has(list, request->client))
-		return; /* without room it was answered */
+	if (!request_defer(request, list))
+		return false;
 	if (r->reading)
 		r->again = true;
 	else
 		start_or_fail(r);
+	return true;
 }
 
 /* ------------------------------------------------------------------------------------------- */

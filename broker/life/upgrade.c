@@ -23,43 +23,36 @@
 #include "broker/reply/request.h"
 #include "broker/report/report.h"
 
-/* The earlier broker had been asked to hand over, and this one is what came of that. */
-static bool answer_upgrade(struct request *request, const struct keeper *keeper)
+/* The earlier broker had been asked to hand over, and this one is of the new program. */
+static bool tell_of_upgrade(struct request *request, const struct keeper *keeper)
 {
 	struct page p;
 
-	switch (keeper->before) {
-	case KEEPER_FIRST:
-	case KEEPER_DIED:
-	case KEEPER_TRIED:
-		return false;
-	case KEEPER_FELL_BACK:
-		request_fail(request, SHARE_ENOTSUP,
-			     "the broker of the new program could not go on: the log says why");
-		return true;
-	case KEEPER_HANDED_OVER:
-		break;
-	}
 	report_begin(&p, request, REPORT_ROWS_MAX);
 	report_add(&p, json_pack("{s:o, s:s, s:i}", "from", report_text(keeper->version_before),
 				 "to", SHARE_VERSION, "pid", (int)getpid()));
-	report_end(&p);
-	return true;
+	return report_end(&p);
 }
 
-void handle_upgrade(struct request *request)
+bool handle_upgrade(struct request *request)
 {
 	struct broker *b = request->broker;
 
 	if (!client_may_operate(request->client))
-		request_fail(request, SHARE_EACCES,
-			     "only administrators may have the broker upgraded (\"admins\")");
-	else if (!b->keeper)
-		request_fail(request, SHARE_ENOTSUP, "this broker has no keeper");
-	else if (broker_is_ending(b))
-		request_fail(request, SHARE_EDISCONNECTED, "the broker is about to end");
-	else if (!b->life->asks_again || !answer_upgrade(request, b->keeper))
-		request_defer(request, &b->life->upgrades);
+		return request_fail(
+		    request, SHARE_EACCES,
+		    "only administrators may have the broker upgraded (\"admins\")");
+	if (!b->keeper)
+		return request_fail(request, SHARE_ENOTSUP, "this broker has no keeper");
+	if (broker_is_ending(b))
+		return request_fail(request, SHARE_EDISCONNECTED, "the broker is about to end");
+	if (b->life->asks_again && b->keeper->before == KEEPER_HANDED_OVER)
+		return tell_of_upgrade(request, b->keeper);
+	if (b->life->asks_again && b->keeper->before == KEEPER_FELL_BACK)
+		return request_fail(
+		    request, SHARE_ENOTSUP,
+		    "the broker of the new program could not go on: the log says why");
+	return request_defer(request, &b->life->upgrades);
 }
 
 void upgrade_if_asked(struct broker *b)

@@ -79,8 +79,8 @@ static bool check_range(struct request *r, const char *what, uint32_t value, uin
 {
 	if (value > 0 && value <= most)
 		return true;
-	request_fail(r, SHARE_EINVAL, "a channel's %s is 1 to %u, not %u", what, most, value);
-	return false;
+	return request_fail(r, SHARE_EINVAL, "a channel's %s is 1 to %u, not %u", what, most,
+			    value);
 }
 
 static bool check_shape(struct request *r, const struct channel_shape *s, uint32_t producers)
@@ -97,53 +97,49 @@ static bool check_shape(struct request *r, const struct channel_shape *s, uint32
 	    !check_range(r, "deliveries", s->deliveries, CHANNEL_DELIVERIES_MAX) ||
 	    !check_range(r, "buffers", s->buffers, CHANNEL_BUFFERS_MAX))
 		return false;
-	if (s->buffers > 1 && (s->history + 1) * s->buffers > s->in_flight) {
-		request_fail(r, SHARE_EINVAL,
-			     "messages of %u buffers and a history of %u take an in_flight of %u, "
-			     "which counts buffers, and not %u",
-			     s->buffers, s->history, (s->history + 1) * s->buffers, s->in_flight);
-		return false;
-	}
+	if (s->buffers > 1 && (s->history + 1) * s->buffers > s->in_flight)
+		return request_fail(
+		    r, SHARE_EINVAL,
+		    "messages of %u buffers and a history of %u take an in_flight of %u, "
+		    "which counts buffers, and not %u",
+		    s->buffers, s->history, (s->history + 1) * s->buffers, s->in_flight);
 	if (s->history > 0 &&
-	    (s->mode != CHANNEL_BROADCAST || s->history > s->depth || s->history >= s->in_flight)) {
-		request_fail(r, SHARE_EINVAL,
-			     "a history of %u messages takes a broadcast whose depth (%u) is at "
-			     "least that, and whose in_flight (%u) is more",
-			     s->history, s->depth, s->in_flight);
-		return false;
-	}
-	if (s->in_flight * channel_far_size(s) > CHANNEL_FAR_MAX) {
-		request_fail(r, SHARE_EINVAL,
-			     "%u messages in flight with up to %u bytes are more than the %d MiB "
-			     "that a producer's messages may carry at a time: ask for a smaller "
-			     "in_flight or data_max",
-			     s->in_flight, s->data_max, CHANNEL_FAR_MAX >> 20);
-		return false;
-	}
+	    (s->mode != CHANNEL_BROADCAST || s->history > s->depth || s->history >= s->in_flight))
+		return request_fail(
+		    r, SHARE_EINVAL,
+		    "a history of %u messages takes a broadcast whose depth (%u) is at "
+		    "least that, and whose in_flight (%u) is more",
+		    s->history, s->depth, s->in_flight);
+	if (s->in_flight * channel_far_size(s) > CHANNEL_FAR_MAX)
+		return request_fail(
+		    r, SHARE_EINVAL,
+		    "%u messages in flight with up to %u bytes are more than the %d MiB "
+		    "that a producer's messages may carry at a time: ask for a smaller "
+		    "in_flight or data_max",
+		    s->in_flight, s->data_max, CHANNEL_FAR_MAX >> 20);
 	if (channel_shape_is_valid(s))
 		return true;
 	for (above = 1; above < s->depth;)
 		above *= 2;
-	request_fail(r, SHARE_EINVAL, "a channel's depth is a power of two, as %u, and not %u",
-		     above, s->depth);
-	return false;
+	return request_fail(r, SHARE_EINVAL,
+			    "a channel's depth is a power of two, as %u, and not %u", above,
+			    s->depth);
 }
 
 /* Answers that an option is not what there is. Where nobody takes part any more and messages wait,
  * it does not help that somebody closes the channel, so the answer says what does. */
-static void fail_unlike(struct request *r, const struct channel *ch, const char *what,
+static bool fail_unlike(struct request *r, const struct channel *ch, const char *what,
 			const char *is, const char *wanted)
 {
 	uint64_t n = ch->orphans.waiting;
 
 	if (n == 0 || channel_count(ch, SHARE_PRODUCER) + channel_count(ch, SHARE_CONSUMER) > 0)
-		request_fail_unlike(r, what, "channel", ch->name, is, wanted);
-	else
-		request_fail(r, SHARE_EEXIST,
-			     "%s of channel '%s' is %s, not %s, and %" PRIu64
-			     " message%s of producers that are gone wait%s in it for a consumer: "
-			     "receive what waits, or end it (sharectl end-channel)",
-			     what, ch->name, is, wanted, n, text_plural(n), n == 1 ? "s" : "");
+		return request_fail_unlike(r, what, "channel", ch->name, is, wanted);
+	return request_fail(r, SHARE_EEXIST,
+			    "%s of channel '%s' is %s, not %s, and %" PRIu64
+			    " message%s of producers that are gone wait%s in it for a consumer: "
+			    "receive what waits, or end it (sharectl end-channel)",
+			    what, ch->name, is, wanted, n, text_plural(n), n == 1 ? "s" : "");
 }
 
 /* Checks that what somebody asks for who comes later is what there is. False when answered. */
@@ -170,27 +166,23 @@ static bool check_same(struct request *r, const struct channel *ch)
 	char is[TEXT_MAX], wanted[TEXT_MAX];
 
 	/* either would take the other's messages for nonsense */
-	if (service != ch->service) {
-		request_fail(r, SHARE_EEXIST, "channel '%s' is %s", ch->name,
-			     service ? "not of a service" : "of a service");
-		return false;
-	}
+	if (service != ch->service)
+		return request_fail(r, SHARE_EEXIST, "channel '%s' is %s", ch->name,
+				    service ? "not of a service" : "of a service");
 	if (m->pool.size && (strlen(ch->pool->name) != m->pool.size ||
 			     memcmp(ch->pool->name, m->pool.data, m->pool.size) != 0)) {
 		snprintf(is, sizeof(is), "'%s'", ch->pool->name);
 		snprintf(wanted, sizeof(wanted), "'%.*s'", (int)m->pool.size,
 			 (const char *)m->pool.data);
-		fail_unlike(r, ch, "pool", is, wanted);
-		return false;
+		return fail_unlike(r, ch, "pool", is, wanted);
 	}
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		if (all[i].wanted == 0 || all[i].wanted == all[i].is)
 			continue;
 		snprintf(is, sizeof(is), "%u", all[i].is);
 		snprintf(wanted, sizeof(wanted), "%u", all[i].wanted);
-		fail_unlike(r, ch, all[i].what, all[i].name ? all[i].name(all[i].is) : is,
-			    all[i].name ? all[i].name(all[i].wanted) : wanted);
-		return false;
+		return fail_unlike(r, ch, all[i].what, all[i].name ? all[i].name(all[i].is) : is,
+				   all[i].name ? all[i].name(all[i].wanted) : wanted);
 	}
 	return true;
 }
@@ -202,43 +194,39 @@ static bool check_pool(struct request *r, struct pool *p)
 
 	if (!request_pool_right(r, p, writes ? RIGHT_WRITE : RIGHT_READ))
 		return false;
-	if (p->destroyed) {
-		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
-		return false;
-	}
-	if (m->flags & SHARE_CHANNEL_WRITABLE && p->reuse == SHARE_REUSE_SCRUB) {
-		request_fail(r, SHARE_ENOTSUP,
-			     "pool '%s' scrubs, so it must know who writes: no consumers that "
-			     "write (\"reuse\": "
-			     "\"gate\" or \"clean\" in the broker's configuration lets them)",
-			     p->name);
-		return false;
-	}
+	if (p->destroyed)
+		return request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
+	if (m->flags & SHARE_CHANNEL_WRITABLE && p->reuse == SHARE_REUSE_SCRUB)
+		return request_fail(
+		    r, SHARE_ENOTSUP,
+		    "pool '%s' scrubs, so it must know who writes: no consumers that "
+		    "write (\"reuse\": "
+		    "\"gate\" or \"clean\" in the broker's configuration lets them)",
+		    p->name);
 	return request_resolve_pool(r, p);
 }
 
-static void fail_member(struct request *r, const struct channel *ch, int error)
+/* Answers that there is no member, or has the request go on when there may be one. */
+static bool go_on_without(struct request *r, const struct channel *ch, int error)
 {
 	bool producer = r->m->channel_open.role == SHARE_PRODUCER;
 
 	switch (error) {
 	case MEMBER_NO_SLOT:
-		request_fail(r, SHARE_EBUSY, "channel '%s' has all the %s it may have (%u)",
-			     ch->name, producer ? "producers" : "consumers",
-			     producer ? ch->producers : ch->shape.consumers);
-		break;
+		return request_fail(r, SHARE_EBUSY, "channel '%s' has all the %s it may have (%u)",
+				    ch->name, producer ? "producers" : "consumers",
+				    producer ? ch->producers : ch->shape.consumers);
 	case MEMBER_QUOTA:
-		request_fail_quota(r, LIMIT_CHANNELS, "");
-		break;
+		return request_fail_quota(r, LIMIT_CHANNELS, "");
 	case MEMBER_BYTES_QUOTA:
-		request_fail_quota(r, LIMIT_BYTES, "");
-		break;
+		return request_fail_quota(r, LIMIT_BYTES, "");
 	case MEMBER_NO_DESCRIPTORS:
-		request_fail_quota(r, LIMIT_DESCRIPTORS, "");
-		break;
+		return request_fail_quota(r, LIMIT_DESCRIPTORS, "");
+	case MEMBER_LATER:
+		return request_go_on_later(r);
 	default:
-		request_fail(r, SHARE_ESYSTEM, "cannot join channel '%s': %s", ch->name,
-			     strerror(-error));
+		return request_fail(r, SHARE_ESYSTEM, "cannot join channel '%s': %s", ch->name,
+				    strerror(-error));
 	}
 }
 
@@ -260,20 +248,19 @@ static bool check_latest(struct request *r, const struct channel *ch)
 	uint32_t buffers = channel_buffers(&ch->shape);
 	uint32_t least = (history + CHANNEL_LATEST_HELD * (others + 1) + 1) * buffers;
 
-	if (ch->shape.mode != CHANNEL_BROADCAST) {
-		request_fail(r, SHARE_EINVAL,
-			     "consumers get the latest alone in a broadcast, and channel '%s' is "
-			     "none",
-			     ch->name);
-		return false;
-	}
+	if (ch->shape.mode != CHANNEL_BROADCAST)
+		return request_fail(
+		    r, SHARE_EINVAL,
+		    "consumers get the latest alone in a broadcast, and channel '%s' is "
+		    "none",
+		    ch->name);
 	if (ch->shape.in_flight >= least)
 		return true;
-	request_fail(r, others > 0 ? SHARE_EBUSY : SHARE_EINVAL,
-		     "%u consumers that get the latest alone and a history of %u take an in_flight "
-		     "of %u, and channel '%s' has %u",
-		     others + 1, history, least, ch->name, ch->shape.in_flight);
-	return false;
+	return request_fail(
+	    r, others > 0 ? SHARE_EBUSY : SHARE_EINVAL,
+	    "%u consumers that get the latest alone and a history of %u take an in_flight "
+	    "of %u, and channel '%s' has %u",
+	    others + 1, history, least, ch->name, ch->shape.in_flight);
 }
 
 /* Checks that a client can take messages of this size. A library that would take them for nonsense
@@ -286,44 +273,41 @@ static bool check_far(struct request *r, const struct channel *ch)
 
 	if (channel_far_size(&ch->shape) == 0)
 		return true;
-	if (r->client->version < WIRE_VERSION_FAR) {
-		request_fail(r, SHARE_ENOTSUP,
-			     "a message of channel '%s' carries up to %u bytes and %u buffers, and "
-			     "this process has an earlier version of the library, which knows no "
-			     "more than %d and 1",
-			     ch->name, data_max, buffers, CHANNEL_DATA_NEAR);
-		return false;
-	}
+	if (r->client->version < WIRE_VERSION_FAR)
+		return request_fail(
+		    r, SHARE_ENOTSUP,
+		    "a message of channel '%s' carries up to %u bytes and %u buffers, and "
+		    "this process has an earlier version of the library, which knows no "
+		    "more than %d and 1",
+		    ch->name, data_max, buffers, CHANNEL_DATA_NEAR);
 	if (m->role != SHARE_CONSUMER || ((data_max <= CHANNEL_DATA_NEAR || m->data_max != 0) &&
 					  (buffers == 1 || m->buffers != 0)))
 		return true;
-	request_fail(r, SHARE_EEXIST,
-		     "a message of channel '%s' carries up to %u bytes and %u buffers, and a "
-		     "consumer gets more than %d and 1 only if it has said so (data_max, buffers)",
-		     ch->name, data_max, buffers, CHANNEL_DATA_NEAR);
-	return false;
+	return request_fail(
+	    r, SHARE_EEXIST,
+	    "a message of channel '%s' carries up to %u bytes and %u buffers, and a "
+	    "consumer gets more than %d and 1 only if it has said so (data_max, buffers)",
+	    ch->name, data_max, buffers, CHANNEL_DATA_NEAR);
 }
 
-static void let_join(struct request *r, struct channel *ch)
+static bool let_join(struct request *r, struct channel *ch)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
 	struct wire_message reply = {.type = WIRE_CHANNEL};
 	bool consumer = m->role == SHARE_CONSUMER;
 	struct member *member;
+	bool waits;
 	int e;
 
 	if (!check_far(r, ch) || (m->flags & SHARE_CHANNEL_LATEST && !check_latest(r, ch))) {
 		channel_end_if_unused(ch);
-		return;
+		return false;
 	}
 	e = member_new(ch, r->client, m->role, m->flags, &member);
 	if (e != 0) {
-		if (e == MEMBER_LATER)
-			request_go_on_later(r);
-		else
-			fail_member(r, ch, e);
+		waits = go_on_without(r, ch, e);
 		channel_end_if_unused(ch);
-		return;
+		return waits;
 	}
 	if (!consumer && m->flags & SHARE_CHANNEL_TRANSIENT) {
 		member->as_producer.transient = true;
@@ -337,12 +321,12 @@ static void let_join(struct request *r, struct channel *ch)
 	    .buffers = channel_buffers(&ch->shape),
 	    .layout = ch->layout,
 	};
-	request_reply(r, &reply, (const int[]){member->page.fd, ch->control_fd, member->doorbell},
-		      3);
+	return request_reply(r, &reply,
+			     (const int[]){member->page.fd, ch->control_fd, member->doorbell}, 3);
 }
 
 /* @hidden: the channel of this name, which is not for this user; NULL: there is none. */
-static void make_channel(struct request *r, const struct channel *hidden)
+static bool make_channel(struct request *r, const struct channel *hidden)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
 	const struct wire_bytes *name =
@@ -353,56 +337,47 @@ static void make_channel(struct request *r, const struct channel *hidden)
 	struct pool *p;
 	int e;
 
-	if (m->flags & SHARE_CHANNEL_EXISTING) {
-		request_fail_absent(r, "channel", &m->name);
-		return;
-	}
+	if (m->flags & SHARE_CHANNEL_EXISTING)
+		return request_fail_absent(r, "channel", &m->name);
 	/* as with SHARE_CHANNEL_EXISTING, so that who may not make it can wait for who may */
-	if (!request_may_name(r, RIGHT_CREATE, &m->name)) {
-		request_fail_foreign_name(r, SHARE_ENOENT, "make a channel", &m->name);
-		return;
-	}
+	if (!request_may_name(r, RIGHT_CREATE, &m->name))
+		return request_fail_foreign_name(r, SHARE_ENOENT, "make a channel", &m->name);
 	choose_shape(m, &shape, &producers);
 	if (!request_name(r, name) || !check_shape(r, &shape, producers))
-		return;
+		return false;
 	p = request_pool(r, name);
 	if (!p || !check_pool(r, p))
-		return;
+		return false;
 	/* who may make a channel of this name may know that there is one */
-	if (hidden) {
-		request_fail(r, SHARE_EEXIST,
-			     "'%s' is taken, by a channel that this user may not use",
-			     hidden->name);
-		return;
-	}
+	if (hidden)
+		return request_fail(r, SHARE_EEXIST,
+				    "'%s' is taken, by a channel that this user may not use",
+				    hidden->name);
 	e = channel_new(r->broker, m->name.data, m->name.size, p, &shape, producers,
 			m->flags & WIRE_CHANNEL_SERVICE, &ch);
 	if (e < 0)
-		request_fail(r, SHARE_ESYSTEM, "cannot make a channel: %s", strerror(-e));
-	else
-		let_join(r, ch);
+		return request_fail(r, SHARE_ESYSTEM, "cannot make a channel: %s", strerror(-e));
+	return let_join(r, ch);
 }
 
-void handle_channel_open(struct request *r)
+bool handle_channel_open(struct request *r)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
 	struct channel *ch;
 
 	if (!request_name(r, &m->name))
-		return;
+		return false;
 	if ((m->role != SHARE_PRODUCER && m->role != SHARE_CONSUMER) ||
-	    m->flags & ~(uint32_t)FLAGS_KNOWN) {
-		request_fail(r, SHARE_EINVAL, "role %u or flags 0x%x are unknown", m->role,
-			     m->flags);
-		return;
-	}
+	    m->flags & ~(uint32_t)FLAGS_KNOWN)
+		return request_fail(r, SHARE_EINVAL, "role %u or flags 0x%x are unknown", m->role,
+				    m->flags);
 	ch = channel_find(r->broker, m->name.data, m->name.size);
 	if (ch && !channel_may(ch, r->client, RIGHT_READ)) {
 		request_hide(r, "user %u may not use channel '%s', which is in pool '%s'",
 			     (unsigned)r->client->peer.uid, ch->name, ch->pool->name);
-		make_channel(r, ch);
-	} else if (!ch)
-		make_channel(r, NULL);
-	else if (check_pool(r, ch->pool) && check_same(r, ch))
-		let_join(r, ch);
+		return make_channel(r, ch);
+	}
+	if (!ch)
+		return make_channel(r, NULL);
+	return check_pool(r, ch->pool) && check_same(r, ch) && let_join(r, ch);
 }

@@ -59,32 +59,27 @@ static struct member *find_ready(struct request *r, uint64_t id)
 
 static void introduce(struct member *newcomer);
 
-void handle_channel_ready(struct request *r)
+bool handle_channel_ready(struct request *r)
 {
 	struct member *m = find_member(r, r->m->channel_ready.member);
 	int e;
 
 	if (!m)
-		return;
-	if (m->state != MEMBER_PREPARING) {
-		request_fail(r, SHARE_EINVAL, "this member is ready already");
-		return;
-	}
+		return false;
+	if (m->state != MEMBER_PREPARING)
+		return request_fail(r, SHARE_EINVAL, "this member is ready already");
 	e = member_ready(m);
-	if (e < 0) {
-		request_fail(r, SHARE_ESYSTEM, "cannot seal the page: %s", strerror(-e));
-		return;
-	}
+	if (e < 0)
+		return request_fail(r, SHARE_ESYSTEM, "cannot seal the page: %s", strerror(-e));
 	introduce(m);
-	request_done(r);
+	return request_done(r);
 }
 
-void handle_channel_close(struct request *r)
+bool handle_channel_close(struct request *r)
 {
 	struct member *m = find_member(r, r->m->channel_close.member);
 
-	if (m && member_close(m, r->m->serial))
-		request_done(r);
+	return m && (!member_close(m, r->m->serial) || request_done(r));
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -207,24 +202,23 @@ static void tell_of_orphans(const struct request *r, struct member *m,
 	out->lost = m->as_consumer.lost;
 }
 
-void handle_channel_sync(struct request *r)
+bool handle_channel_sync(struct request *r)
 {
 	struct member *m = find_ready(r, r->m->channel_sync.member);
 	struct wire_message reply = {.type = WIRE_CHANNEL_MEMBERS};
 	struct listing l = {.n = 0};
 
 	if (!m)
-		return;
+		return false;
 	if (r->m->channel_sync.flags & WIRE_CHANNEL_SYNC_AFRESH)
 		forget_told(m);
 	tell_of_orphans(r, m, &reply.channel_members);
 	l.no_memory = member_supply(m, &l.more) != 0;
 	for (struct claim *claim = claims_first(m); claim; claim = claims_next(m, claim))
 		list_other(&l, m, claim);
-	if (l.no_memory) {
-		request_fail(r, SHARE_ESYSTEM, "cannot say who takes part: %s", strerror(ENOMEM));
-		return;
-	}
+	if (l.no_memory)
+		return request_fail(r, SHARE_ESYSTEM, "cannot say who takes part: %s",
+				    strerror(ENOMEM));
 	for (uint32_t i = 0; i < l.n; i++)
 		set_told(l.claims[i], m, true);
 	reply.channel_members.epoch = atomic_load(&m->channel->control->epoch);
@@ -232,7 +226,7 @@ void handle_channel_sync(struct request *r)
 	reply.channel_members.expelled = m->as_consumer.expelled;
 	reply.channel_members.members =
 	    (struct wire_bytes){l.members, l.n * (uint32_t)sizeof(struct wire_member)};
-	request_reply(r, &reply, l.fds, l.n_fds);
+	return request_reply(r, &reply, l.fds, l.n_fds);
 }
 
 /* Sends a client the timeline page that the newcomer's fences are on. False when it could not be
@@ -289,18 +283,19 @@ static struct claim *find_claim(const struct member *m, uint32_t role, uint64_t 
 }
 
 /* This has no answer. What the message names may be gone by now, and then nothing is left to do. */
-void handle_channel_drained(struct request *r)
+bool handle_channel_drained(struct request *r)
 {
 	struct member *m = member_find(r->client, r->m->channel_drained.member);
 	struct claim *claim = find_claim(m, SHARE_CONSUMER, r->m->channel_drained.producer);
 
 	if (claim)
 		claim_is_over(claim);
+	return true;
 }
 
 /* Takes over one claim of a producer that goes on. The consumer may have closed the channel: its
  * streams may have work to do. */
-void handle_channel_abandon(struct request *r)
+bool handle_channel_abandon(struct request *r)
 {
 	const struct wire_channel_abandon *a = &r->m->channel_abandon;
 	struct member *m = find_ready(r, a->member);
@@ -308,54 +303,45 @@ void handle_channel_abandon(struct request *r)
 	int e;
 
 	if (!m)
-		return;
-	if (m->role != SHARE_PRODUCER) {
-		request_fail(r, SHARE_EINVAL, "consumers have sent nothing");
-		return;
-	}
+		return false;
+	if (m->role != SHARE_PRODUCER)
+		return request_fail(r, SHARE_EINVAL, "consumers have sent nothing");
 	claim = find_claim(m, SHARE_PRODUCER, a->consumer);
 	e = claim ? claim_abandon(claim, a->tickets.data, a->tickets.size) : 0;
 	if (e == -EDQUOT)
-		request_fail_quota(r, LIMIT_MEMORY, "");
-	else if (e < 0)
-		request_fail_memory(r);
-	else
-		request_done(r);
+		return request_fail_quota(r, LIMIT_MEMORY, "");
+	return e == 0 ? request_done(r) : request_fail_memory(r);
 }
 
-void handle_channel_stalled(struct request *r)
+bool handle_channel_stalled(struct request *r)
 {
 	struct member *m = member_find(r->client, r->m->channel_stalled.member);
 
 	if (m && m->role == SHARE_PRODUCER && m->state == MEMBER_HERE)
 		member_tell_stalled(m);
+	return true;
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* The segments that messages lie in */
 
-static void fail_foreign(struct request *r, const struct channel *ch, const struct pool *p)
+static bool fail_foreign(struct request *r, const struct channel *ch, const struct pool *p)
 {
-	request_fail(r, SHARE_EINVAL,
-		     "the buffer is of pool '%s', and channel '%s' is of pool '%s': allocate what "
-		     "goes through it there, or open a channel of the buffer's pool",
-		     p->name, ch->name, ch->pool->name);
+	return request_fail(
+	    r, SHARE_EINVAL,
+	    "the buffer is of pool '%s', and channel '%s' is of pool '%s': allocate what "
+	    "goes through it there, or open a channel of the buffer's pool",
+	    p->name, ch->name, ch->pool->name);
 }
 
 /* Checks the rights again, as a channel that was opened before gives no access that was taken away
  * since. False when answered. */
 static bool check_access(struct request *r, const struct member *m)
 {
-	struct failure failure;
-
-	if (member_may_take_part(m))
-		return true;
-	pool_refuse(m->channel->pool, r->client, member_needs(m), &failure);
-	request_fail_with(r, &failure);
-	return false;
+	return member_may_take_part(m) || request_fail_pool(r, m->channel->pool, member_needs(m));
 }
 
-void handle_channel_segment(struct request *r)
+bool handle_channel_segment(struct request *r)
 {
 	const struct wire_channel_segment *m = &r->m->channel_segment;
 	struct wire_message reply = {.type = WIRE_GRANT};
@@ -365,34 +351,26 @@ void handle_channel_segment(struct request *r)
 	int fd, e;
 
 	if (!member)
-		return;
+		return false;
 	s = segment_find(r->broker, m->segment);
 	if (!s || s->state != SEGMENT_ACTIVE ||
-	    (s->pool != member->channel->pool && !pool_may(s->pool, r->client, RIGHT_READ))) {
-		request_fail(r, SHARE_ENOENT, "there is no segment %" PRIx64, m->segment);
-		return;
-	}
-	if (s->pool != member->channel->pool) {
-		fail_foreign(r, member->channel, s->pool);
-		return;
-	}
+	    (s->pool != member->channel->pool && !pool_may(s->pool, r->client, RIGHT_READ)))
+		return request_fail(r, SHARE_ENOENT, "there is no segment %" PRIx64, m->segment);
+	if (s->pool != member->channel->pool)
+		return fail_foreign(r, member->channel, s->pool);
 	if (!check_access(r, member))
-		return;
+		return false;
 	e = segment_grant(s, r->client, member_writes(member), &reply, &fd);
-	if (e < 0) {
-		if (e == -EACCES) {
-			segment_refuse(s, r->client, &failure);
-			request_fail_with(r, &failure);
-		} else if (e == -EDQUOT) {
-			request_fail_quota(r, LIMIT_MEMORY, "");
-		} else {
-			request_fail_memory(r);
-		}
-		return;
+	if (e == -EACCES) {
+		segment_refuse(s, r->client, &failure);
+		return request_fail_with(r, &failure);
 	}
+	if (e < 0)
+		return e == -EDQUOT ? request_fail_quota(r, LIMIT_MEMORY, "")
+				    : request_fail_memory(r);
 	if (fd >= 0)
 		segment_sent(s, r->client, reply.grant.mode == SHARE_RDWR);
-	request_reply(r, &reply, &fd, fd >= 0);
+	return request_reply(r, &reply, &fd, fd >= 0);
 }
 
 /* Finds the buffer that the producer has lent to this client, and the client's membership. NULL
@@ -425,34 +403,31 @@ static struct buffer *find_loan(struct request *r, uint64_t member, uint64_t pro
 	return buffer;
 }
 
-void handle_channel_retain(struct request *r)
+bool handle_channel_retain(struct request *r)
 {
 	const struct wire_channel_retain *m = &r->m->channel_retain;
 	struct member *member;
 	struct buffer *buffer = find_loan(r, m->member, m->producer, m->buffer, &member);
 	struct grant g = {0};
 	struct failure failure;
-	int e;
 
 	if (!buffer)
-		return;
+		return false;
 	/* as magazines have larger blocks than were asked for, the size is the message's, or what
 	 * this consumer says it is */
-	if (!buffer_set_size(buffer, m->size, false)) {
-		request_fail(r, SHARE_EINVAL, "the buffer is smaller than %" PRIu64 " byte%s",
-			     m->size, text_plural(m->size));
-		return;
-	}
+	if (!buffer_set_size(buffer, m->size, false))
+		return request_fail(r, SHARE_EINVAL,
+				    "the buffer is smaller than %" PRIu64 " byte%s", m->size,
+				    text_plural(m->size));
 	g.buffer = buffer;
 	g.mode = member->as_consumer.writable ? SHARE_RDWR : SHARE_RDONLY;
-	e = grant_send(r->broker, r->client, r->m->serial, &g, &failure);
-	if (e != 0)
-		request_fail_with(r, &failure);
+	return grant_send(r->broker, r->client, r->m->serial, &g, &failure) == 0 ||
+	       request_fail_with(r, &failure);
 }
 
 /* A client may ask for the metadata of a loan, or of what it has leased: another of its threads may
  * have retained the buffer, acknowledged the message and closed the channel meanwhile. */
-void handle_channel_metadata(struct request *r)
+bool handle_channel_metadata(struct request *r)
 {
 	const struct wire_channel_metadata *m = &r->m->channel_metadata;
 	struct buffer *buffer = buffer_find(r->broker, m->buffer);
@@ -460,6 +435,5 @@ void handle_channel_metadata(struct request *r)
 
 	if (!buffer || !lease_find(r->broker, r->client, buffer))
 		buffer = find_loan(r, m->member, m->producer, m->buffer, &member);
-	if (buffer)
-		request_tell_metadata(r, buffer);
+	return buffer && request_tell_metadata(r, buffer);
 }

@@ -122,15 +122,17 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
 	    uid, reads ? "" : "not ", what, p->name, uid, mode, who);
 }
 
-bool request_pool_right(struct request *r, const struct pool *p, enum access_right right)
+bool request_fail_pool(struct request *r, const struct pool *p, enum access_right right)
 {
 	struct failure failure;
 
-	if (pool_may(p, r->client, right))
-		return true;
 	pool_refuse(p, r->client, right, &failure);
-	request_fail_with(r, &failure);
-	return false;
+	return request_fail_with(r, &failure);
+}
+
+bool request_pool_right(struct request *r, const struct pool *p, enum access_right right)
+{
+	return pool_may(p, r->client, right) || request_fail_pool(r, p, right);
 }
 
 void pool_tell(const struct pool *p, const char *action)

@@ -26,7 +26,9 @@ bool pool_may(const struct pool *p, const struct client *client, enum access_rig
 /* Returns SHARE_EACCES; @failure says what would give the client the right that it lacks. */
 int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
 		struct failure *failure);
-/* Whether the client of a request has that right. If not, the request is answered. */
+/* Whether the client of a request has that right. If not, the request is answered, as by the other
+ * one. */
+bool request_fail_pool(struct request *r, const struct pool *p, enum access_right right);
 bool request_pool_right(struct request *r, const struct pool *p, enum access_right right);
 
 /* Tells those who have asked for it what happens to the pool (broker/monitor). */

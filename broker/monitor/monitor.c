@@ -359,7 +359,7 @@ static void choose(struct monitor *m, const struct wire_monitor *wanted)
 	memcpy(m->prefix, wanted->prefix.size ? wanted->prefix.data : "", wanted->prefix.size);
 }
 
-void handle_monitor(struct request *r)
+bool handle_monitor(struct request *r)
 {
 	const struct wire_monitor *wanted = &r->m->monitor;
 	struct client *c = r->client;
@@ -367,24 +367,20 @@ void handle_monitor(struct request *r)
 
 	if (wanted->flags & ~(uint32_t)SHARE_MONITOR_USER || wanted->timeout < -1 ||
 	    !text_is_utf8(wanted->pool.data, wanted->pool.size) ||
-	    !text_is_utf8(wanted->prefix.data, wanted->prefix.size)) {
-		request_fail(r, SHARE_EINVAL,
-			     "flags 0x%x or time limit %d are unknown, or a name is not UTF-8",
-			     wanted->flags, wanted->timeout);
-		return;
-	}
-	if (!r->again && deferred_waits(c, &for_notice)) {
-		request_fail(r, SHARE_EBUSY, "another thread of this client waits for the same");
-		return;
-	}
-	if (!c->monitor && monitor_new(c, &failure) != 0) {
-		request_fail_with(r, &failure);
-		return;
-	}
+	    !text_is_utf8(wanted->prefix.data, wanted->prefix.size))
+		return request_fail(
+		    r, SHARE_EINVAL,
+		    "flags 0x%x or time limit %d are unknown, or a name is not UTF-8",
+		    wanted->flags, wanted->timeout);
+	if (!r->again && deferred_waits(c, &for_notice))
+		return request_fail(r, SHARE_EBUSY,
+				    "another thread of this client waits for the same");
+	if (!c->monitor && monitor_new(c, &failure) != 0)
+		return request_fail_with(r, &failure);
 	if (!r->again)
 		choose(c->monitor, wanted);
-	if (c->monitor->size > 0 || c->monitor->lost > 0 || wanted->timeout == 0)
-		answer(c->monitor, r->m->serial);
-	else
-		request_wait(r, &c->monitor->waits, &for_notice, wanted->timeout);
+	if (c->monitor->size == 0 && c->monitor->lost == 0 && wanted->timeout != 0)
+		return request_wait(r, &c->monitor->waits, &for_notice, wanted->timeout);
+	answer(c->monitor, r->m->serial);
+	return true;
 }

@@ -145,9 +145,10 @@ static void tell(struct broker *b, const struct name *n, uint32_t change, const 
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int answer(struct name *n, struct client *client, uint32_t serial, uint32_t mode,
-		  struct failure *failure)
+static bool answer(struct request *r, const struct name *n)
 {
+	struct client *client = r->client;
+	uint32_t mode = r->m->lookup.mode;
 	struct grant g = {
 	    .buffer = n->buffer,
 	    .mode = mode,
@@ -155,17 +156,16 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 	    .hand_over = &n->fence,
 	    .tensor = n->tensor,
 	};
-	const struct pool *p = buffer_pool(n->buffer);
-	int r;
+	struct failure failure;
 
 	if (!name_may(n, client, access_right_of(mode)))
-		return pool_refuse(p, client, access_right_of(mode), failure);
+		return request_fail_pool(r, buffer_pool(n->buffer), access_right_of(mode));
 	if ((mode & n->mode) != mode)
-		return failure_set(failure, SHARE_EACCES, "'%s' is published read-only", n->text);
-	r = grant_send(client->broker, client, serial, &g, failure);
-	if (r == 0)
-		tell(client->broker, n, 0, "lookup", client);
-	return r;
+		return request_fail(r, SHARE_EACCES, "'%s' is published read-only", n->text);
+	if (grant_send(r->broker, client, r->m->serial, &g, &failure) != 0)
+		return request_fail_with(r, &failure);
+	tell(r->broker, n, 0, "lookup", client);
+	return true;
 }
 
 void names_access_changed(struct broker *b)
@@ -312,11 +312,11 @@ void name_unpublish(struct broker *b, struct name *n)
 	free_if_unused(b, n);
 }
 
-static int absent(const struct wire_bytes *name, struct failure *failure)
+static bool fail_absent(struct request *r, const struct wire_bytes *name)
 {
-	return failure_set(failure, SHARE_ENOENT,
-			   "nothing is published as '%.*s', or this user may not use it",
-			   (int)name->size, (const char *)name->data);
+	return request_fail(r, SHARE_ENOENT,
+			    "nothing is published as '%.*s', or this user may not use it",
+			    (int)name->size, (const char *)name->data);
 }
 
 /* Logs the reason why the client is answered as if the name were not there. */
@@ -326,26 +326,26 @@ static void hide(const struct name *n, const struct request *r)
 		     (unsigned)r->client->peer.uid, n->text, buffer_pool(n->buffer)->name);
 }
 
-int name_unpublish_by(struct request *r, struct failure *failure)
+bool name_unpublish_by(struct request *r)
 {
 	const struct wire_bytes *name = &r->m->unpublish.name;
 	struct broker *b = r->broker;
 	struct name *n = find(b, name->data, name->size);
 
 	if (!n || !n->buffer)
-		return absent(name, failure);
+		return fail_absent(r, name);
 	if (!name_may(n, r->client, RIGHT_MANAGE)) {
 		if (!name_may(n, r->client, RIGHT_READ)) {
 			hide(n, r);
-			return absent(name, failure);
+			return fail_absent(r, name);
 		}
-		return failure_set(failure, SHARE_EACCES, "'%s' belongs to uid %u", n->text,
-				   (unsigned)n->uid);
+		return request_fail(r, SHARE_EACCES, "'%s' belongs to uid %u", n->text,
+				    (unsigned)n->uid);
 	}
 	if (n->publisher != r->client)
 		log_unpublished(&b->names->unpublished, n->text, r->client->peer.uid);
 	name_unpublish(b, n);
-	return 0;
+	return request_done(r);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -378,26 +378,28 @@ static const struct wait_kind for_name = {fail_late, left};
 
 /* A client that may not find the name goes on waiting when it is published: for this client it
  * is not there. */
-int name_look_up(struct request *r, struct failure *failure)
+bool name_look_up(struct request *r)
 {
 	const struct wire_lookup *m = &r->m->lookup;
 	struct broker *b = r->broker;
 	struct name *n = find(b, m->name.data, m->name.size);
 
 	if (n && n->buffer && name_may(n, r->client, RIGHT_READ))
-		return answer(n, r->client, r->m->serial, m->mode, failure);
+		return answer(r, n);
 	if (n && n->buffer && !r->deferred_ms)
 		hide(n, r);
 	if (m->timeout == 0)
-		return absent(&m->name, failure);
+		return fail_absent(r, &m->name);
 	n = find_or_add(b, m->name.data, m->name.size);
 	if (!n)
-		return failure_no_memory(failure, "the broker");
-	if (!request_wait(r, &n->waits, &for_name, m->timeout))
+		return request_fail_memory(r);
+	if (!request_wait(r, &n->waits, &for_name, m->timeout)) {
 		free_if_unused(b, n);
-	else if (!r->deferred_ms)
+		return false;
+	}
+	if (!r->deferred_ms)
 		tell_wait(b, n, r->client);
-	return 0;
+	return true;
 }
 
 /* ------------------------------------------------------------------------------------------- */

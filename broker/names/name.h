@@ -53,12 +53,13 @@ struct publication {
 	struct wire_bytes tensor;
 };
 
-/* These return 0, or a SHARE_E... number: then nothing has changed, and @failure has the reason. */
+/* 0, or a SHARE_E... number: then nothing has changed, and @failure has the reason. */
 int name_publish(struct broker *b, const struct publication *p, uint64_t *version,
 		 struct failure *failure);
-/* Answers a LOOKUP now, or has it wait. */
-int name_look_up(struct request *r, struct failure *failure);
-int name_unpublish_by(struct request *r, struct failure *failure);
+
+/* Answers a LOOKUP, now or when it has waited; and an UNPUBLISH. False if it is refused. */
+bool name_look_up(struct request *r);
+bool name_unpublish_by(struct request *r);
 
 void name_unpublish(struct broker *b, struct name *n);
 /* Notes in the journal what the name is now. */

@@ -21,7 +21,7 @@ static bool is_mode(uint32_t mode)
 	return mode == SHARE_RDONLY || mode == SHARE_RDWR;
 }
 
-void handle_publish(struct request *r)
+bool handle_publish(struct request *r)
 {
 	const struct wire_publish *m = &r->m->publish;
 	struct wire_message reply = {.type = WIRE_PUBLISHED};
@@ -40,102 +40,75 @@ void handle_publish(struct request *r)
 	int e;
 
 	if (!request_name(r, &m->name))
-		return;
-	if (!request_may_name(r, RIGHT_PUBLISH, &m->name)) {
-		request_fail_foreign_name(r, SHARE_EACCES, "publish", &m->name);
-		return;
-	}
+		return false;
+	if (!request_may_name(r, RIGHT_PUBLISH, &m->name))
+		return request_fail_foreign_name(r, SHARE_EACCES, "publish", &m->name);
 	if (m->flags & ~(uint32_t)(SHARE_PUBLISH_PERSISTENT | SHARE_PUBLISH_EXCLUSIVE) ||
-	    !is_mode(p.mode)) {
-		request_fail(r, SHARE_EINVAL, "flags 0x%x or mode %u are unknown", m->flags,
-			     m->mode);
-		return;
-	}
+	    !is_mode(p.mode))
+		return request_fail(r, SHARE_EINVAL, "flags 0x%x or mode %u are unknown", m->flags,
+				    m->mode);
 	lease = request_lease(r, m->buffer);
 	if (!lease)
-		return;
+		return false;
 	/* the right to read may have been taken away since the client got the buffer */
 	if (!request_pool_right(r, buffer_pool(lease->buffer), RIGHT_READ) ||
 	    !request_set_size(r, lease, m->size))
-		return;
+		return false;
 	/* nobody gives what he does not have */
 	p.mode &= lease->mode;
 	p.buffer = lease->buffer;
 	if (!request_fence(r, m->timeline, m->value, &fence))
-		return;
+		return false;
 	p.fence = &fence;
 	e = name_publish(r->broker, &p, &reply.published.version, &failure);
 	fence_deinit(&fence);
-	if (e != 0)
-		request_fail_with(r, &failure);
-	else
-		request_reply(r, &reply, NULL, 0);
+	return e == 0 ? request_reply(r, &reply, NULL, 0) : request_fail_with(r, &failure);
 }
 
-void handle_unpublish(struct request *r)
+bool handle_unpublish(struct request *r)
 {
-	struct failure failure;
-	int e;
-
-	if (!request_name(r, &r->m->unpublish.name))
-		return;
-	e = name_unpublish_by(r, &failure);
-	if (e != 0)
-		request_fail_with(r, &failure);
-	else
-		request_done(r);
+	return request_name(r, &r->m->unpublish.name) && name_unpublish_by(r);
 }
 
-void handle_lookup(struct request *r)
+bool handle_lookup(struct request *r)
 {
 	const struct wire_lookup *m = &r->m->lookup;
-	struct failure failure;
-	int e;
 
 	if (!request_name(r, &m->name))
-		return;
-	if (!is_mode(m->mode) || m->timeout < -1) {
-		request_fail(r, SHARE_EINVAL, "unknown mode %u or time limit %d", m->mode,
-			     m->timeout);
-		return;
-	}
-	e = name_look_up(r, &failure);
-	if (e != 0)
-		request_fail_with(r, &failure);
+		return false;
+	if (!is_mode(m->mode) || m->timeout < -1)
+		return request_fail(r, SHARE_EINVAL, "unknown mode %u or time limit %d", m->mode,
+				    m->timeout);
+	return name_look_up(r);
 }
 
-void handle_cancel(struct request *r)
+bool handle_cancel(struct request *r)
 {
 	deferred_cancel(r->client, r->m->cancel.lookup);
+	return true;
 }
 
-void handle_watch(struct request *r)
+bool handle_watch(struct request *r)
 {
 	const struct wire_bytes *prefix = &r->m->watch.prefix;
 	struct wire_message m = {.type = WIRE_WATCHING};
 	struct failure failure;
 	struct watch *w;
 
-	if (!text_is_utf8(prefix->data, prefix->size)) {
-		request_fail(r, SHARE_EINVAL, "the prefix is not UTF-8");
-		return;
-	}
-	if (watch_new(r->broker, r->client, prefix->data, prefix->size, &w, &failure) != 0) {
-		request_fail_with(r, &failure);
-		return;
-	}
+	if (!text_is_utf8(prefix->data, prefix->size))
+		return request_fail(r, SHARE_EINVAL, "the prefix is not UTF-8");
+	if (watch_new(r->broker, r->client, prefix->data, prefix->size, &w, &failure) != 0)
+		return request_fail_with(r, &failure);
 	m.watching.watch = w->id;
-	request_reply(r, &m, NULL, 0);
+	return request_reply(r, &m, NULL, 0);
 }
 
-void handle_unwatch(struct request *r)
+bool handle_unwatch(struct request *r)
 {
 	struct watch *w = watch_find(r->client, r->m->unwatch.watch);
 
-	if (!w) {
-		request_fail(r, SHARE_ESTALE, "this client has no such watch");
-		return;
-	}
+	if (!w)
+		return request_fail(r, SHARE_ESTALE, "this client has no such watch");
 	watch_free(r->broker, w);
-	request_done(r);
+	return request_done(r);
 }

@@ -29,7 +29,7 @@ static void tell_of_export(const struct request *r, const struct buffer *buffer)
 						  .size = buffer->size});
 }
 
-void handle_export(struct request *r)
+bool handle_export(struct request *r)
 {
 	const struct wire_export *m = &r->m->export;
 	struct wire_message reply = {.type = WIRE_TOKEN};
@@ -40,20 +40,16 @@ void handle_export(struct request *r)
 	struct token *t;
 	int e;
 
-	if (m->mode != SHARE_RDONLY && m->mode != SHARE_RDWR) {
-		request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
-		return;
-	}
+	if (m->mode != SHARE_RDONLY && m->mode != SHARE_RDWR)
+		return request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
 	lease = request_lease(r, m->buffer);
 	if (!lease)
-		return;
-	if ((lease->mode & m->mode) != m->mode) {
-		request_fail(r, SHARE_EACCES, "this client holds the buffer read-only");
-		return;
-	}
+		return false;
+	if ((lease->mode & m->mode) != m->mode)
+		return request_fail(r, SHARE_EACCES, "this client holds the buffer read-only");
 	if (!request_set_size(r, lease, m->size) ||
 	    !request_fence(r, m->timeline, m->value, &fence))
-		return;
+		return false;
 	terms = (struct token_terms){
 	    .buffer = lease->buffer,
 	    .mode = m->mode,
@@ -64,14 +60,12 @@ void handle_export(struct request *r)
 	};
 	e = token_new(r->broker, r->client, &terms, &t, &failure);
 	fence_deinit(&fence);
-	if (e != 0) {
-		request_fail_with(r, &failure);
-		return;
-	}
+	if (e != 0)
+		return request_fail_with(r, &failure);
 	if (monitors_any(r->broker))
 		tell_of_export(r, t->buffer);
 	reply.token.token = (struct wire_bytes){t->bytes, TOKEN_SIZE};
-	request_reply(r, &reply, NULL, 0);
+	return request_reply(r, &reply, NULL, 0);
 }
 
 /* Finds the token, if its buffer is in a pool that this user may use, or if it is this client's to
@@ -106,7 +100,7 @@ static struct token *find_token(struct request *r, const struct wire_bytes *byte
 	return t;
 }
 
-void handle_import(struct request *r)
+bool handle_import(struct request *r)
 {
 	const struct wire_import *m = &r->m->import;
 	struct token *t = find_token(r, &m->token);
@@ -117,46 +111,39 @@ void handle_import(struct request *r)
 	int e;
 
 	if (!t)
-		return;
+		return false;
 	g.buffer = t->buffer;
 	g.mode = m->mode ? m->mode : t->mode;
 	g.hand_over = &t->fence;
 	g.tensor = t->tensor;
 	p = buffer_pool(t->buffer);
-	if (g.mode != SHARE_RDONLY && g.mode != SHARE_RDWR) {
-		request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
-		return;
-	}
-	if ((g.mode & t->mode) != g.mode) {
-		request_fail(r, SHARE_EACCES, "the token is for reading only");
-		return;
-	}
+	if (g.mode != SHARE_RDONLY && g.mode != SHARE_RDWR)
+		return request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
+	if ((g.mode & t->mode) != g.mode)
+		return request_fail(r, SHARE_EACCES, "the token is for reading only");
 	right = access_right_of(g.mode);
 	if (!pool_may(p, r->client, right)) {
 		e = pool_refuse(p, r->client, right, &failure);
-		request_fail(r, e, "a token does not replace access: %s", failure.text);
-		return;
+		return request_fail(r, e, "a token does not replace access: %s", failure.text);
 	}
 	e = grant_send(r->broker, r->client, r->m->serial, &g, &failure);
-	if (e != 0) {
-		request_fail_with(r, &failure);
-		return;
-	}
+	if (e != 0)
+		return request_fail_with(r, &failure);
 	if (monitors_any(r->broker))
 		buffer_tell(r->broker, t->buffer, "import", r->client, 0);
 	token_used(r->broker, t);
+	return true;
 }
 
-void handle_revoke(struct request *r)
+bool handle_revoke(struct request *r)
 {
 	struct token *t = find_token(r, &r->m->revoke.token);
 
 	if (!t)
-		return;
-	if (!token_is_for(t, r->client)) {
-		request_fail(r, SHARE_EACCES, "uid %u made this token", (unsigned)t->was.uid);
-		return;
-	}
+		return false;
+	if (!token_is_for(t, r->client))
+		return request_fail(r, SHARE_EACCES, "uid %u made this token",
+				    (unsigned)t->was.uid);
 	token_free(r->broker, t, TOKEN_REVOKED);
-	request_done(r);
+	return request_done(r);
 }

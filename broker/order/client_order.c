@@ -103,14 +103,11 @@ bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct 
 	if (timeline == 0)
 		return true;
 	if (WIRE_TIMELINE_PAGE(timeline) != t->id || slot == 0 || slot >= TIMELINE_SLOTS ||
-	    value == 0 || value >= TIMELINE_POISON) {
-		request_fail(r, SHARE_EINVAL, "not a fence on a timeline of this client's");
-		return false;
-	}
-	if ((int64_t)(value - timeline_value(t->page, slot)) > FENCE_AHEAD_MAX) {
-		request_fail(r, SHARE_EINVAL, "no stream gets that far: the fence is implausible");
-		return false;
-	}
+	    value == 0 || value >= TIMELINE_POISON)
+		return request_fail(r, SHARE_EINVAL, "not a fence on a timeline of this client's");
+	if ((int64_t)(value - timeline_value(t->page, slot)) > FENCE_AHEAD_MAX)
+		return request_fail(r, SHARE_EINVAL,
+				    "no stream gets that far: the fence is implausible");
 	*out = (struct fence){timelines_ref(t), value, slot};
 	if (timeline_is_by_gpu(t->page, slot))
 		order_watch_gpus(r->broker);

@@ -12,9 +12,9 @@
 
 /* The answer is the same if this user has nothing to do with the timeline's owner, so that nobody
  * learns of others. */
-static void fail_unknown(struct request *r)
+static bool fail_unknown(struct request *r)
 {
-	request_fail(
+	return request_fail(
 	    r, SHARE_ESTALE,
 	    "there is no such timeline, its owner has ended too long ago to know how, or is "
 	    "a process of another user that shares no pool with this one");
@@ -24,22 +24,21 @@ static void fail_unknown(struct request *r)
  * Answers for a page whose owner has ended. A client that said goodbye had finished its streams, so
  * everything on its page was reached; one that died may have left fences that never will be.
  */
-static void fail_ended(struct request *r, uint64_t page)
+static bool fail_ended(struct request *r, uint64_t page)
 {
 	switch (order_page_owner(r->broker->order, page)) {
 	case OWNER_DIED:
-		request_fail(r, SHARE_EOWNERDEAD, "the fence's owner has died");
-		break;
+		return request_fail(r, SHARE_EOWNERDEAD, "the fence's owner has died");
 	case OWNER_FINISHED:
-		request_fail(r, SHARE_ENOENT, "the fence's owner has finished and said goodbye");
-		break;
+		return request_fail(r, SHARE_ENOENT,
+				    "the fence's owner has finished and said goodbye");
 	case OWNER_UNKNOWN:
-		fail_unknown(r);
 		break;
 	}
+	return fail_unknown(r);
 }
 
-void handle_timeline(struct request *r)
+bool handle_timeline(struct request *r)
 {
 	struct wire_message m = {.type = WIRE_TIMELINE_PAGE};
 	struct broker *b = r->broker;
@@ -56,14 +55,12 @@ void handle_timeline(struct request *r)
 				     "the fence is of a process of user %u, which shares no pool "
 				     "with this one",
 				     (unsigned)c->peer.uid);
-			fail_unknown(r);
-			return;
+			return fail_unknown(r);
 		}
 		m.timeline_page.page = page;
 		c->order->timelines->in_place->known = true;
-		request_reply(r, &m, (int[]){c->order->timelines->fd, c->order->timelines->pidfd},
-			      2);
-		return;
+		return request_reply(
+		    r, &m, (int[]){c->order->timelines->fd, c->order->timelines->pidfd}, 2);
 	}
-	fail_ended(r, page);
+	return fail_ended(r, page);
 }

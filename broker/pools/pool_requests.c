@@ -29,7 +29,7 @@
 
 #define FLAGS_KNOWN (SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS | SHARE_POOL_OPEN_OR_CREATE)
 
-static void reply_pool(struct request *r, struct pool *p)
+static bool reply_pool(struct request *r, struct pool *p)
 {
 	struct wire_message m = {.type = WIRE_POOL};
 	int e = client_open_pool(r->client, p);
@@ -40,7 +40,7 @@ static void reply_pool(struct request *r, struct pool *p)
 		else
 			request_fail_memory(r);
 		pool_end_if_unused(r->broker, p);
-		return;
+		return false;
 	}
 	m.pool = (struct wire_pool){
 	    .pool = p->id,
@@ -55,7 +55,7 @@ static void reply_pool(struct request *r, struct pool *p)
 	    .device = wire_text(pool_device_name(p)),
 	    .reason = wire_text(p->choice.reason),
 	};
-	request_reply(r, &m, NULL, 0);
+	return request_reply(r, &m, NULL, 0);
 }
 
 bool request_resolve_pool(struct request *r, struct pool *p)
@@ -85,16 +85,15 @@ struct pool *request_pool(struct request *r, const struct wire_bytes *name)
 	return NULL;
 }
 
-void handle_pool_open(struct request *r)
+bool handle_pool_open(struct request *r)
 {
 	const struct wire_bytes *name = &r->m->pool_open.name;
 	struct pool *p;
 
 	if (!request_name(r, name))
-		return;
+		return false;
 	p = request_pool(r, name);
-	if (p && request_resolve_pool(r, p))
-		reply_pool(r, p);
+	return p && request_resolve_pool(r, p) && reply_pool(r, p);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -104,8 +103,7 @@ void handle_pool_open(struct request *r)
 static bool is_unlike(struct request *r, const struct pool *p, const char *option, const char *is,
 		      const char *wanted)
 {
-	request_fail_unlike(r, option, "pool", p->name, is, wanted);
-	return false;
+	return request_fail_unlike(r, option, "pool", p->name, is, wanted);
 }
 
 static bool check_text(struct request *r, const struct pool *p, const char *option, const char *is,
@@ -134,10 +132,8 @@ static bool check_size_option(struct request *r, const struct pool *p, const cha
 static bool is_parsed(struct request *r, int e, const char *error)
 {
 	if (e == -ENOMEM)
-		request_fail_memory(r);
-	else if (e != 0)
-		request_fail(r, SHARE_EINVAL, "%s", error);
-	return e == 0;
+		return request_fail_memory(r);
+	return e == 0 || request_fail(r, SHARE_EINVAL, "%s", error);
 }
 
 static bool check_access(struct request *r, const struct pool *p)
@@ -164,11 +160,10 @@ static bool check_same_pages(struct request *r, const struct pool *p)
 	const struct wire_pool_create *m = &r->m->pool_create;
 	char is[POOL_NUMA_MAX], wanted[POOL_NUMA_MAX];
 
-	if (m->huge_pages > SHARE_HUGE_PAGES_REQUIRE) {
-		request_fail(r, SHARE_EINVAL, "huge_pages: %u is not an enum share_huge_pages",
-			     m->huge_pages);
-		return false;
-	}
+	if (m->huge_pages > SHARE_HUGE_PAGES_REQUIRE)
+		return request_fail(r, SHARE_EINVAL,
+				    "huge_pages: %u is not an enum share_huge_pages",
+				    m->huge_pages);
 	if (m->huge_pages != SHARE_HUGE_PAGES_SYSTEM && m->huge_pages != p->pages.huge_pages)
 		return is_unlike(r, p, "huge_pages", pool_huge_pages_name(p->pages.huge_pages),
 				 pool_huge_pages_name(m->huge_pages));
@@ -189,10 +184,9 @@ static bool check_same(struct request *r, struct pool *p)
 		return is_unlike(r, p,
 				 lacks & SHARE_POOL_PERSISTENT ? "persistent" : "same_address",
 				 "false", "true");
-	if (m->reuse > SHARE_REUSE_SCRUB) {
-		request_fail(r, SHARE_EINVAL, "reuse: %u is not an enum share_reuse", m->reuse);
-		return false;
-	}
+	if (m->reuse > SHARE_REUSE_SCRUB)
+		return request_fail(r, SHARE_EINVAL, "reuse: %u is not an enum share_reuse",
+				    m->reuse);
 	if (m->reuse != SHARE_REUSE_GATE && m->reuse != p->reuse)
 		return is_unlike(r, p, "reuse", pool_reuse_name(p->reuse),
 				 pool_reuse_name(m->reuse));
@@ -223,10 +217,8 @@ static bool parse_options(struct request *r, struct pool_config *config, char *k
 	char error[512];
 	int e;
 
-	if (m->kind.size && memchr(m->kind.data, '\0', m->kind.size)) {
-		request_fail(r, SHARE_EINVAL, "the kind is not a text");
-		return false;
-	}
+	if (m->kind.size && memchr(m->kind.data, '\0', m->kind.size))
+		return request_fail(r, SHARE_EINVAL, "the kind is not a text");
 	if (m->kind.size)
 		memcpy(kind, m->kind.data, m->kind.size);
 	kind[m->kind.size] = '\0';
@@ -246,10 +238,8 @@ static bool parse_options(struct request *r, struct pool_config *config, char *k
 	config->name = strndup(m->name.data, m->name.size);
 	if (m->device.size)
 		config->device = strndup(m->device.data, m->device.size);
-	if (!config->name || (m->device.size && !config->device)) {
-		request_fail_memory(r);
-		return false;
-	}
+	if (!config->name || (m->device.size && !config->device))
+		return request_fail_memory(r);
 	e = pool_config_validate(config, r->broker->config->default_pool_limit, error,
 				 sizeof(error));
 	if (e == 0 && m->access.size)
@@ -273,12 +263,11 @@ static bool may_make_ahead(struct request *r, uint64_t bytes)
 			bytes += p->sizes.prefault;
 	if (bytes <= account_limit(account, LIMIT_BYTES))
 		return true;
-	request_fail_quota(r, LIMIT_BYTES,
-			   ", which its pools may not have more than made ahead (\"prefault\")");
-	return false;
+	return request_fail_quota(
+	    r, LIMIT_BYTES, ", which its pools may not have more than made ahead (\"prefault\")");
 }
 
-static void create(struct request *r, struct pool_config *config)
+static bool create(struct request *r, struct pool_config *config)
 {
 	struct broker *b = r->broker;
 	struct account *account = r->client->account;
@@ -288,13 +277,10 @@ static void create(struct request *r, struct pool_config *config)
 	int e;
 
 	/* a persistent pool would be there then, but not open */
-	if (!account_may_add(account, LIMIT_MEMORY,
-			     price_of(LIMIT_POOLS, 1, 0) + PRICE_OPEN_POOL)) {
-		request_fail_quota(r, LIMIT_MEMORY, "");
-		return;
-	}
+	if (!account_may_add(account, LIMIT_MEMORY, price_of(LIMIT_POOLS, 1, 0) + PRICE_OPEN_POOL))
+		return request_fail_quota(r, LIMIT_MEMORY, "");
 	if (!may_make_ahead(r, config->prefault))
-		return;
+		return false;
 	e = choose(b, config->kind, config->device,
 		   config->same_address ? SHARE_POOL_SAME_ADDRESS : 0, config->limit, &choice,
 		   &failure);
@@ -304,94 +290,83 @@ static void create(struct request *r, struct pool_config *config)
 	if (e == 0)
 		e = pool_new(b, config, &choice, r->client->peer.uid, account,
 			     r->m->pool_create.flags & SHARE_POOL_PERSISTENT, &p, &failure);
-	if (e == CHOICE_LATER) {
-		request_defer(r, &b->devices->waits);
-	} else if (e != 0) {
-		request_fail_with(r, &failure);
-	} else {
-		pool_note(p);
-		pool_make_ahead(b, p);
-		reply_pool(r, p);
-	}
+	if (e == CHOICE_LATER)
+		return request_defer(r, &b->devices->waits);
+	if (e != 0)
+		return request_fail_with(r, &failure);
+	pool_note(p);
+	pool_make_ahead(b, p);
+	return reply_pool(r, p);
 }
 
-void handle_pool_create(struct request *r)
+bool handle_pool_create(struct request *r)
 {
 	const struct wire_pool_create *m = &r->m->pool_create;
 	struct pool_config config = POOL_CONFIG_INIT;
 	struct pool *p;
 	char kind[32];
-	bool seen;
+	bool seen, made;
 
 	if (!request_name(r, &m->name))
-		return;
-	if (m->flags & ~(uint32_t)FLAGS_KNOWN) {
-		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
-		return;
-	}
+		return false;
+	if (m->flags & ~(uint32_t)FLAGS_KNOWN)
+		return request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
 	p = pool_find(r->broker, m->name.data, m->name.size);
 	seen = p && pool_may(p, r->client, RIGHT_READ);
-	if (seen && m->flags & SHARE_POOL_OPEN_OR_CREATE) {
-		if (request_resolve_pool(r, p) && check_same(r, p))
-			reply_pool(r, p);
-		return;
-	}
+	if (seen && m->flags & SHARE_POOL_OPEN_OR_CREATE)
+		return request_resolve_pool(r, p) && check_same(r, p) && reply_pool(r, p);
 	/* a user who may not create pools is not told whether there is one that is not for this
 	 * user */
 	if (!client_may(r->client, RIGHT_CREATE, &(struct access_object){.kind = OBJECT_POOL})) {
-		request_fail(r, SHARE_EACCES,
-			     "%s%.*s%suser %u may not create pools: \"create_pools\" in the "
-			     "broker's configuration says who may",
-			     seen ? "" : "there is no pool '", seen ? 0 : (int)m->name.size,
-			     (const char *)m->name.data,
-			     seen ? "" : "' that this user may use, and ",
-			     (unsigned)r->client->peer.uid);
-		return;
+		return request_fail(r, SHARE_EACCES,
+				    "%s%.*s%suser %u may not create pools: \"create_pools\" in the "
+				    "broker's configuration says who may",
+				    seen ? "" : "there is no pool '", seen ? 0 : (int)m->name.size,
+				    (const char *)m->name.data,
+				    seen ? "" : "' that this user may use, and ",
+				    (unsigned)r->client->peer.uid);
 	}
-	if (!request_may_name(r, RIGHT_CREATE, &m->name)) {
-		request_fail_foreign_name(r, SHARE_EACCES, "create a pool", &m->name);
-		return;
-	}
-	if (p) {
-		request_fail(r, SHARE_EEXIST,
-			     seen ? "there is a pool '%s' already (share_pool_open() opens it, "
-				    "SHARE_POOL_OPEN_OR_CREATE does either)"
-				  : "'%s' is taken, by a pool that this user may not use",
-			     p->name);
-		return;
-	}
-	if (parse_options(r, &config, kind))
-		create(r, &config);
+	if (!request_may_name(r, RIGHT_CREATE, &m->name))
+		return request_fail_foreign_name(r, SHARE_EACCES, "create a pool", &m->name);
+	if (p)
+		return request_fail(
+		    r, SHARE_EEXIST,
+		    seen ? "there is a pool '%s' already (share_pool_open() opens it, "
+			   "SHARE_POOL_OPEN_OR_CREATE does either)"
+			 : "'%s' is taken, by a pool that this user may not use",
+		    p->name);
+	made = parse_options(r, &config, kind) && create(r, &config);
 	pool_config_deinit(&config);
+	return made;
 }
 
-void handle_pool_close(struct request *r)
+bool handle_pool_close(struct request *r)
 {
 	struct open_pool *open = request_open_pool(r, r->m->pool_close.pool);
 
 	if (!open)
-		return;
+		return false;
 	client_close_pool(open);
-	request_done(r);
+	return request_done(r);
 }
 
-void handle_pool_destroy(struct request *r)
+bool handle_pool_destroy(struct request *r)
 {
 	const struct wire_bytes *name = &r->m->pool_destroy.name;
 	struct pool *p;
 
 	if (!request_name(r, name))
-		return;
+		return false;
 	p = pool_find(r->broker, name->data, name->size);
 	/* who may not even read in it is not told that it is there */
 	if (!p || !pool_may(p, r->client, RIGHT_MANAGE)) {
 		p = request_pool(r, name);
 		if (!p || !request_pool_right(r, p, RIGHT_MANAGE))
-			return;
+			return false;
 	}
 	log_info_of(r->client->peer.uid, "pool '%s' is destroyed, as uid %u asked for it", p->name,
 		    (unsigned)r->client->peer.uid);
 	trim_end(r->broker, p);
 	pool_destroy(r->broker, p);
-	request_done(r);
+	return request_done(r);
 }

@@ -98,28 +98,29 @@ int pool_supply(struct pool *p, struct client *client, bool writable)
 	return r;
 }
 
-void handle_pool_segments(struct request *r)
+bool handle_pool_segments(struct request *r)
 {
 	const struct wire_pool_segments *m = &r->m->pool_segments;
 	const struct open_pool *open = request_open_pool(r, m->pool);
 
 	if (!open)
-		return;
-	if (m->mode != SHARE_RDONLY && m->mode != SHARE_RDWR) {
-		request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
-	} else if (request_pool_right(r, open->pool, access_right_of(m->mode))) {
-		if (pool_supply(open->pool, r->client, m->mode == SHARE_RDWR) == -ENOMEM)
-			request_fail_memory(r);
-		else
-			request_done(r); /* -EAGAIN: some says that there may be more */
-	}
+		return false;
+	if (m->mode != SHARE_RDONLY && m->mode != SHARE_RDWR)
+		return request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
+	if (!request_pool_right(r, open->pool, access_right_of(m->mode)))
+		return false;
+	if (pool_supply(open->pool, r->client, m->mode == SHARE_RDWR) == -ENOMEM)
+		return request_fail_memory(r);
+	return request_done(r); /* -EAGAIN: some says that there may be more */
 }
 
-void handle_segment_retired(struct request *r)
+bool handle_segment_retired(struct request *r)
 {
 	struct segment *s = segment_find(r->broker, r->m->segment_retired.segment);
 
-	if (!s || !segment_retired(r->broker, s, r->client))
-		client_hang_up(r->client, SHARE_EPROTO,
-			       "SEGMENT_RETIRED for a segment it was not asked to unmap");
+	if (s && segment_retired(r->broker, s, r->client))
+		return true;
+	client_hang_up(r->client, SHARE_EPROTO,
+		       "SEGMENT_RETIRED for a segment it was not asked to unmap");
+	return false;
 }

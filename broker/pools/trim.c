@@ -109,16 +109,17 @@ void trim_end(struct broker *b, const struct pool *pool)
 			ask(b->clients->by_slot[i], pool, WIRE_TRIM_ENDED, clock_ms());
 }
 
-void handle_trimmed(struct request *r)
+bool handle_trimmed(struct request *r)
 {
 	struct trim *t = &r->client->memory->trim;
 	struct pool *p;
 
 	/* an answer to an earlier time: the client is yet to hear of the last one */
 	if (has_answered(t) || r->m->trimmed.asked != t->asked)
-		return;
+		return true;
 	t->answered = t->asked;
 	t->cost_ms += clock_ms() - t->asked_ms;
 	LIST_FOREACH (p, &r->broker->memory->pools, link)
 		pool_wake(&p->waiting);
+	return true;
 }

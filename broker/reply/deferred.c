@@ -88,21 +88,21 @@ static void deferred_free(struct deferred *p)
 	free(p);
 }
 
-void request_defer(struct request *r, struct deferred_list *list)
+bool request_defer(struct request *r, struct deferred_list *list)
 {
 	struct deferred *p = deferred_new(r);
 
 	if (!p)
-		return;
+		return false;
 	if (!charge_take_beyond(&p->charge, r->client->account, LIMIT_UNSENT,
 				sizeof(*p) + p->size + AGAIN_BYTES,
 				OWN_OF_PRICE(sizeof(*p)) + p->size,
 				client_may_operate(r->client) ? OPERATORS_BEYOND : 0)) {
 		deferred_free(p);
-		request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");
-		return;
+		return request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");
 	}
 	put_in(p, list);
+	return true;
 }
 
 static void on_time_limit(evutil_socket_t fd, short what, void *data);
@@ -137,13 +137,11 @@ bool request_wait(struct request *r, struct deferred_list *list, const struct wa
 		if (!charge_take_with(&p->charge, r->client->account, LIMIT_WAITS, 1,
 				      own_of_wait(p, timeout))) {
 			deferred_free(p);
-			request_fail_quota(r, LIMIT_WAITS, "");
-			return false;
+			return request_fail_quota(r, LIMIT_WAITS, "");
 		}
 		if (timeout > 0 && !set_time_limit(p, timeout)) {
 			deferred_free(p);
-			request_fail_memory(r);
-			return false;
+			return request_fail_memory(r);
 		}
 	}
 	put_in(p, list);
@@ -244,10 +242,12 @@ static void wake_rest_later(struct broker *b)
 		broker_set_timer(b, b->clients->waker, 0);
 }
 
-void request_go_on_later(struct request *r)
+bool request_go_on_later(struct request *r)
 {
-	request_defer(r, &r->broker->clients->woken);
+	bool waits = request_defer(r, &r->broker->clients->woken);
+
 	wake_rest_later(r->broker);
+	return waits;
 }
 
 void deferred_on_waker(evutil_socket_t fd, short what, void *data)

@@ -34,19 +34,18 @@ struct deferred_id {
 	uint32_t serial;
 };
 
-/* Puts the request into @list. The handler that calls this has not answered it, and returns
- * next. */
-void request_defer(struct request *r, struct deferred_list *list);
+/* Puts the request into @list. The handler that calls this has not answered it, and returns what
+ * this does next: false if it was answered with an error, as there is no room for it. */
+bool request_defer(struct request *r, struct deferred_list *list);
 
 /* The same until @timeout milliseconds have passed since the request came (-1: without a limit), or
- * until CANCEL ends it. False if it was answered with an error, as there is no room for it; a
- * request that waits again has its room already. */
+ * until CANCEL ends it. A request that waits again has its room already. */
 bool request_wait(struct request *r, struct deferred_list *list, const struct wait_kind *kind,
 		  int timeout);
 
 /* The same for a request that waits for nothing, but has much to do: it goes on in a later turn of
  * the loop. */
-void request_go_on_later(struct request *r);
+bool request_go_on_later(struct request *r);
 
 /* Handles all that are in the list now again: the first of them at once, and the rest, if there are
  * many, in later turns of the loop. They may be deferred once more. */

@@ -19,18 +19,19 @@
 #include "broker/log/log.h"
 #include "broker/reply/request.h"
 
-void request_reply(struct request *r, struct wire_message *m, const int *fds, size_t n_fds)
+bool request_reply(struct request *r, struct wire_message *m, const int *fds, size_t n_fds)
 {
 	m->serial = r->m->serial;
 	if (m->serial)
 		client_send(r->client, m, fds, n_fds);
+	return true;
 }
 
-void request_done(struct request *r)
+bool request_done(struct request *r)
 {
 	struct wire_message m = {.type = WIRE_DONE};
 
-	request_reply(r, &m, NULL, 0);
+	return request_reply(r, &m, NULL, 0);
 }
 
 void request_reply_error(struct client *client, enum wire_type request, uint32_t serial, int error,
@@ -44,7 +45,7 @@ void request_reply_error(struct client *client, enum wire_type request, uint32_t
 	client_send(client, &m, NULL, 0);
 }
 
-void request_fail(struct request *r, int error, const char *format, ...)
+bool request_fail(struct request *r, int error, const char *format, ...)
 {
 	char detail[1024];
 	va_list args;
@@ -57,35 +58,36 @@ void request_fail(struct request *r, int error, const char *format, ...)
 	else
 		/* nobody waits for the answer, so nobody would ever learn of the mistake */
 		client_hang_up(r->client, error, detail);
+	return false;
 }
 
-void request_fail_with(struct request *r, const struct failure *failure)
+bool request_fail_with(struct request *r, const struct failure *failure)
 {
-	request_fail(r, failure->error, "%s", failure->text);
+	return request_fail(r, failure->error, "%s", failure->text);
 }
 
-void request_fail_memory(struct request *r)
+bool request_fail_memory(struct request *r)
 {
-	request_fail(r, SHARE_ESYSTEM, "the broker is out of memory");
+	return request_fail(r, SHARE_ESYSTEM, "the broker is out of memory");
 }
 
-void request_fail_quota(struct request *r, enum limit_kind resource, const char *also)
+bool request_fail_quota(struct request *r, enum limit_kind resource, const char *also)
 {
 	struct failure failure;
 
 	account_refuse(r->client->account, resource, also, &failure);
-	request_fail_with(r, &failure);
+	return request_fail_with(r, &failure);
 }
 
 bool request_name(struct request *r, const struct wire_bytes *name)
 {
 	if (text_is_valid_name(name->data, name->size))
 		return true;
-	request_fail(r, SHARE_EINVAL,
-		     "a name is 1 to %d bytes of UTF-8 without control characters or others that "
-		     "cannot be seen",
-		     SHARE_NAME_MAX);
-	return false;
+	return request_fail(
+	    r, SHARE_EINVAL,
+	    "a name is 1 to %d bytes of UTF-8 without control characters or others that "
+	    "cannot be seen",
+	    SHARE_NAME_MAX);
 }
 
 bool request_may_name(const struct request *r, enum access_right right,
@@ -98,20 +100,21 @@ bool request_may_name(const struct request *r, enum access_right right,
 				    .size = name->size});
 }
 
-void request_fail_foreign_name(struct request *r, int error, const char *what,
+bool request_fail_foreign_name(struct request *r, int error, const char *what,
 			       const struct wire_bytes *name)
 {
-	request_fail(r, error,
-		     "user %u may not %s '%.*s': names that begin so are others' (\"names\" in the "
-		     "broker's configuration; \"uid/%u/\" is this user's)",
-		     (unsigned)r->client->peer.uid, what, (int)name->size, (const char *)name->data,
-		     (unsigned)r->client->peer.uid);
+	return request_fail(
+	    r, error,
+	    "user %u may not %s '%.*s': names that begin so are others' (\"names\" in the "
+	    "broker's configuration; \"uid/%u/\" is this user's)",
+	    (unsigned)r->client->peer.uid, what, (int)name->size, (const char *)name->data,
+	    (unsigned)r->client->peer.uid);
 }
 
-void request_fail_absent(struct request *r, const char *what, const struct wire_bytes *name)
+bool request_fail_absent(struct request *r, const char *what, const struct wire_bytes *name)
 {
-	request_fail(r, SHARE_ENOENT, "there is no %s '%.*s', or this user may not use it", what,
-		     (int)name->size, (const char *)name->data);
+	return request_fail(r, SHARE_ENOENT, "there is no %s '%.*s', or this user may not use it",
+			    what, (int)name->size, (const char *)name->data);
 }
 
 void request_hide(const struct request *r, const char *format, ...)
@@ -125,11 +128,12 @@ void request_hide(const struct request *r, const char *format, ...)
 	log_refusal(&r->client->logged.hidden, r->client->peer.uid, why);
 }
 
-void request_fail_unlike(struct request *r, const char *option, const char *what, const char *name,
+bool request_fail_unlike(struct request *r, const char *option, const char *what, const char *name,
 			 const char *is, const char *wanted)
 {
-	request_fail(r, SHARE_EEXIST,
-		     "%s of %s '%s' is %s, not %s; who opens it first says what it is like, so let "
-		     "all ask for the same, or leave it at its default",
-		     option, what, name, is, wanted);
+	return request_fail(
+	    r, SHARE_EEXIST,
+	    "%s of %s '%s' is %s, not %s; who opens it first says what it is like, so let "
+	    "all ask for the same, or leave it at its default",
+	    option, what, name, is, wanted);
 }

@@ -45,17 +45,15 @@ void report_begin(struct page *p, struct request *r, size_t enough)
 	p->failed = false;
 }
 
-void report_end(struct page *p)
+bool report_end(struct page *p)
 {
 	struct wire_message m = {.type = WIRE_REPORT};
 
-	if (p->failed) {
-		request_fail_memory(p->r);
-		return;
-	}
+	if (p->failed)
+		return request_fail_memory(p->r);
 	m.report.cursor = (struct wire_bytes){p->cursor, (uint32_t)p->cursor_size};
 	m.report.rows = (struct wire_bytes){p->rows, (uint32_t)p->size};
-	request_reply(p->r, &m, NULL, 0);
+	return request_reply(p->r, &m, NULL, 0);
 }
 
 bool report_add(struct page *p, json_t *row)
@@ -300,27 +298,24 @@ static bool look_at_devices(struct request *r)
 
 	if (r->m->query.cursor.size > 0)
 		return true;
-	if (!devices_known(r->broker, true))
-		request_defer(r, &all->waits);
-	else if (all->error)
-		request_fail(r, all->error, "%s", all->text);
-	else
-		return true;
+	if (devices_known(r->broker, true))
+		return all->error == 0 || request_fail(r, all->error, "%s", all->text);
+	request_defer(r, &all->waits);
 	return false;
 }
 
 /* Goes on in a later turn, as if the request had come with this cursor. */
-static void go_on(struct request *r, const struct wire_bytes *cursor)
+static bool go_on(struct request *r, const struct wire_bytes *cursor)
 {
 	struct wire_message m = *r->m;
 	struct request later = *r;
 
 	m.query.cursor = *cursor;
 	later.m = &m;
-	request_go_on_later(&later);
+	return request_go_on_later(&later);
 }
 
-void handle_query(struct request *r)
+bool handle_query(struct request *r)
 {
 	const struct wire_bytes *what = &r->m->query.what;
 	struct page p;
@@ -331,14 +326,11 @@ void handle_query(struct request *r)
 		    memcmp(reports[i].what, what->data, what->size) != 0)
 			continue;
 		if (reports[i].report == report_devices && !look_at_devices(r))
-			return;
+			return false;
 		reports[i].report(&p);
-		if (p.passed_over.size > 0 && !p.failed)
-			go_on(r, &p.passed_over);
-		else
-			report_end(&p);
-		return;
+		return p.passed_over.size > 0 && !p.failed ? go_on(r, &p.passed_over)
+							   : report_end(&p);
 	}
-	request_fail(r, SHARE_EINVAL, "there is no report '%.*s'", (int)what->size,
-		     (const char *)what->data);
+	return request_fail(r, SHARE_EINVAL, "there is no report '%.*s'", (int)what->size,
+			    (const char *)what->data);
 }

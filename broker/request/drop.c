@@ -21,74 +21,64 @@
 #include "broker/reply/deferred.h"
 #include "broker/reply/request.h"
 
-static void drop_token(struct request *r, uint64_t id)
+static bool drop_token(struct request *r, uint64_t id)
 {
 	struct token *t = token_by_id(r->broker, id);
 
-	if (!t || !token_is_for(t, r->client)) {
-		request_fail(r, SHARE_ENOENT, "there is no token 0x%" PRIx64 " of yours", id);
-		return;
-	}
+	if (!t || !token_is_for(t, r->client))
+		return request_fail(r, SHARE_ENOENT, "there is no token 0x%" PRIx64 " of yours",
+				    id);
 	token_free(r->broker, t, TOKEN_REVOKED);
-	request_done(r);
+	return request_done(r);
 }
 
-static void drop_client(struct request *r, uint64_t id)
+static bool drop_client(struct request *r, uint64_t id)
 {
 	struct client *c = clients_find(r->broker->clients, id);
 
-	if (!c || !client_answers_for(r->client, c->peer.uid)) {
-		request_fail(r, SHARE_ENOENT, "there is no client %" PRIu64 " of yours", id);
-		return;
-	}
-	if (c == r->client) {
-		request_fail(r, SHARE_EINVAL, "client %" PRIu64 " is who asks: it may disconnect",
-			     id);
-		return;
-	}
-	if (!c->connection) {
-		request_fail(r, SHARE_ESTALE,
-			     "client %" PRIu64
-			     " has lost its connection already: what it still "
-			     "holds comes back when process %d ends",
-			     id, (int)c->peer.pid);
-		return;
-	}
+	if (!c || !client_answers_for(r->client, c->peer.uid))
+		return request_fail(r, SHARE_ENOENT, "there is no client %" PRIu64 " of yours", id);
+	if (c == r->client)
+		return request_fail(r, SHARE_EINVAL,
+				    "client %" PRIu64 " is who asks: it may disconnect", id);
+	if (!c->connection)
+		return request_fail(r, SHARE_ESTALE,
+				    "client %" PRIu64
+				    " has lost its connection already: what it still "
+				    "holds comes back when process %d ends",
+				    id, (int)c->peer.pid);
 	client_drop(c, r->client);
-	request_done(r);
+	return request_done(r);
 }
 
-static void drop_messages(struct request *r, const struct wire_bytes *channel)
+static bool drop_messages(struct request *r, const struct wire_bytes *channel)
 {
 	uint64_t n;
 
 	/* messages that have come to wait since the request came are ended with the others */
 	if (!channel_drop_messages(r->broker, channel->data, channel->size, r->client, &n))
-		request_go_on_later(r);
-	else if (n > 0 || r->deferred_ms)
-		request_done(r);
-	else
-		request_fail(r, SHARE_ENOENT,
-			     "there is nothing to end in a channel '%.*s': only messages that "
-			     "wait though their producers are gone are ended, by their users",
-			     (int)channel->size, (const char *)channel->data);
+		return request_go_on_later(r);
+	if (n > 0 || r->deferred_ms)
+		return request_done(r);
+	return request_fail(r, SHARE_ENOENT,
+			    "there is nothing to end in a channel '%.*s': only messages that "
+			    "wait though their producers are gone are ended, by their users",
+			    (int)channel->size, (const char *)channel->data);
 }
 
-void handle_drop(struct request *r)
+bool handle_drop(struct request *r)
 {
 	const struct wire_drop *m = &r->m->drop;
 
 	switch (m->what) {
 	case WIRE_DROP_CLIENT:
-		drop_client(r, m->id);
-		break;
+		return drop_client(r, m->id);
 	case WIRE_DROP_TOKEN:
-		drop_token(r, m->id);
-		break;
+		return drop_token(r, m->id);
 	case WIRE_DROP_MESSAGES:
-		drop_messages(r, &m->channel);
-		break;
+		return drop_messages(r, &m->channel);
 	default:
-		request_fail(r, SHARE_EINVAL, "the broker does not know what %u is", m->what);
+		return request_fail(r, SHARE_EINVAL, "the broker does not know what %u is",
+				    m->what);
 	}
 }

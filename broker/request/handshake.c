@@ -23,7 +23,7 @@
 #include "broker/reply/request.h"
 #include "pages/timeline.h"
 
-void handle_hello(struct request *r)
+bool handle_hello(struct request *r)
 {
 	const struct wire_hello *hello = &r->m->hello;
 	struct wire_message m = {.type = WIRE_WELCOME};
@@ -38,16 +38,15 @@ void handle_hello(struct request *r)
 			 WIRE_VERSION_OLDEST, WIRE_VERSION, hello->oldest, hello->version);
 		request_fail(r, SHARE_EPROTO, "%s", why);
 		client_hang_up(c, SHARE_EPROTO, why);
-		return;
+		return false;
 	}
 	if (!client_greets_as(c, hello->flags & WIRE_HELLO_OPERATOR))
-		return;
+		return false;
 	e = timelines_new(r->broker->journal, ++r->broker->order->last_page, c->slot, c->peer.pidfd,
 			  c->account, &c->order->timelines);
-	if (e < 0) {
-		request_fail(r, SHARE_ESYSTEM, "cannot create a timeline page: %s", strerror(-e));
-		return;
-	}
+	if (e < 0)
+		return request_fail(r, SHARE_ESYSTEM, "cannot create a timeline page: %s",
+				    strerror(-e));
 	c->order->timelines->in_place->client = c->id;
 	memcpy(label, hello->label.data, hello->label.size);
 	label[hello->label.size] = '\0';
@@ -60,7 +59,7 @@ void handle_hello(struct request *r)
 	    .page = c->order->timelines->id,
 	    .client = c->id,
 	};
-	request_reply(r, &m, &c->order->timelines->fd, 1);
+	return request_reply(r, &m, &c->order->timelines->fd, 1);
 }
 
 /* Has the keeper keep what the next broker needs of this client. That is done before the page is
@@ -77,32 +76,30 @@ static int keep(struct client *c)
 	return r;
 }
 
-void handle_ready(struct request *r)
+bool handle_ready(struct request *r)
 {
 	struct client *c = r->client;
 	int e = keep(c);
 
-	if (e < 0) {
-		request_fail(r, SHARE_ESYSTEM, "the keeper cannot keep the connection: %s",
-			     strerror(-e));
-		return;
-	}
+	if (e < 0)
+		return request_fail(r, SHARE_ESYSTEM, "the keeper cannot keep the connection: %s",
+				    strerror(-e));
 	e = timeline_seal(c->order->timelines->fd);
-	if (e < 0) {
-		request_fail(r, SHARE_ESYSTEM, "cannot seal the timeline page: %s", strerror(-e));
-		return;
-	}
+	if (e < 0)
+		return request_fail(r, SHARE_ESYSTEM, "cannot seal the timeline page: %s",
+				    strerror(-e));
 	event_del(c->end.timer);
 	client_set_state(c, CLIENT_READY);
-	request_done(r);
+	return request_done(r);
 }
 
-void handle_ping(struct request *r)
+bool handle_ping(struct request *r)
 {
-	request_done(r);
+	return request_done(r);
 }
 
-void handle_bye(struct request *r)
+bool handle_bye(struct request *r)
 {
 	client_goodbye(r->client, r->m->serial);
+	return true;
 }
