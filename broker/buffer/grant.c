@@ -7,7 +7,6 @@
  */
 
 #include <errno.h>
-#include <string.h>
 
 #include <share/share.h>
 
@@ -33,7 +32,7 @@ struct message {
 	uint32_t page_slots[WIRE_PAGES_MAX];
 	int fds[WIRE_FDS_MAX]; /* borrowed */
 	size_t n_fences, n_pages, n_fds;
-	bool handed_over, brings_segment;
+	bool handed_over;
 };
 
 static bool has_page(const struct message *out, uint64_t page)
@@ -150,34 +149,23 @@ static int add_fences(struct client *client, struct message *out, const struct g
 	return r;
 }
 
-/* Puts the message together from what was added to it. */
-static void put_together(struct client *client, struct message *out, const struct grant *g)
+/* Adds the buffer to the message, which has its segment, and what was added to it. */
+static void put_together(struct message *out, const struct grant *g)
 {
-	const struct buffer *buffer = g->buffer;
-	const struct segment *s = buffer_segment(buffer);
+	struct wire_grant *m = &out->m.grant;
 
-	out->m.type = WIRE_GRANT;
-	out->m.grant = (struct wire_grant){
-	    .buffer = buffer_id(buffer),
-	    .size = buffer->size,
-	    .segment = segment_id(s),
-	    .segment_size = s->memory.recipe.size,
-	    .offset = block_offset(buffer->block),
-	    .version = g->version,
-	    .pool = s->pool->id,
-	    .mode = g->mode,
-	    .kind = kind_of_segment(s)->id,
-	    .flags = (out->brings_segment ? WIRE_GRANT_SEGMENT : 0u) |
-		     (out->handed_over ? WIRE_GRANT_HAND_OVER : 0u),
-	    .fences = {out->fences, (uint32_t)(out->n_fences * sizeof(struct wire_fence))},
-	    .pages = {out->pages, (uint32_t)(out->n_pages * sizeof(uint64_t))},
-	    .more = {g->more, (uint32_t)(g->n_more * sizeof(struct wire_more))},
-	};
+	m->buffer = buffer_id(g->buffer);
+	m->size = g->buffer->size;
+	m->offset = block_offset(g->buffer->block);
+	m->version = g->version;
+	m->mode = g->mode;
+	m->flags |= out->handed_over ? WIRE_GRANT_HAND_OVER : 0u;
+	m->fences =
+	    (struct wire_bytes){out->fences, (uint32_t)(out->n_fences * sizeof(struct wire_fence))};
+	m->pages = (struct wire_bytes){out->pages, (uint32_t)(out->n_pages * sizeof(uint64_t))};
+	m->more = (struct wire_bytes){g->more, (uint32_t)(g->n_more * sizeof(struct wire_more))};
 	if (g->tensor)
-		out->m.grant.tensor = (struct wire_bytes){g->tensor->bytes, g->tensor->size};
-	if (out->brings_segment)
-		out->m.grant.recipe =
-		    (struct wire_bytes){segment_recipe(s, client), sizeof(struct memory_recipe)};
+		m->tensor = (struct wire_bytes){g->tensor->bytes, g->tensor->size};
 }
 
 int grant_send(struct broker *b, struct client *client, uint32_t serial, const struct grant *g,
@@ -190,17 +178,15 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	struct lease *lease;
 	int r, fd;
 
-	memset(&out.m, 0, sizeof(out.m));
 	out.n_fences = out.n_pages = out.n_fds = 0;
 	out.handed_over = false;
-	r = segment_offer(s, client, writable, &fd);
+	r = segment_grant(s, client, writable, &out.m, &fd);
 	if (r == -EACCES)
 		return segment_refuse(s, client, failure);
 	if (r == -EDQUOT)
 		return account_refuse(client->account, LIMIT_MEMORY, "", failure);
 	if (r < 0)
 		return explain(SHARE_ESYSTEM, failure);
-	out.brings_segment = fd >= 0;
 	if (fd >= 0)
 		out.fds[out.n_fds++] = fd;
 	r = add_fences(client, &out, g, writable);
@@ -216,7 +202,7 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 		segment_sent(s, client, writable);
 	for (size_t i = 0; i < out.n_pages; i++)
 		client_set_page(client, out.page_slots[i]);
-	put_together(client, &out, g);
+	put_together(&out, g);
 	out.m.serial = serial;
 	client_send(client, &out.m, out.fds, out.n_fds);
 	if (g->is_new && monitors_any(b))

@@ -20,23 +20,6 @@
 #include "broker/pools/supply.h"
 #include "broker/reply/request.h"
 
-int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
-{
-	int r;
-
-	if (!segment_is_for(s, client))
-		return -EACCES;
-	r = client_reserve_possession(client, s->index);
-	if (r < 0)
-		return r;
-	if (client_possession(client, s->index)->what &
-	    (writable ? SEGMENT_WRITABLE : SEGMENT_READABLE))
-		*borrowed = -1;
-	else
-		*borrowed = segment_descriptor(s, writable);
-	return 0;
-}
-
 void segment_sent(struct segment *s, struct client *client, bool writable)
 {
 	struct possession *has = client_possession(client, s->index);
@@ -50,10 +33,13 @@ void segment_sent(struct segment *s, struct client *client, bool writable)
 int segment_grant(struct segment *s, struct client *client, bool writable, struct wire_message *out,
 		  int *fd)
 {
-	int r = segment_offer(s, client, writable, fd);
+	uint8_t needs = writable ? SEGMENT_WRITABLE : SEGMENT_READABLE;
+	int r = segment_is_for(s, client) ? client_reserve_possession(client, s->index) : -EACCES;
 
 	if (r < 0)
 		return r;
+	*fd = client_possession(client, s->index)->what & needs ? -1
+								: segment_descriptor(s, writable);
 	out->type = WIRE_GRANT;
 	out->grant = (struct wire_grant){
 	    .segment = segment_id(s),
