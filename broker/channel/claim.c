@@ -2,7 +2,8 @@
 
 /*
  * Claims as they are found: in the lists of their members, and of those that the loop looks at. How
- * they come and go is in claim_life.c.
+ * they come and go is in claim_life.c. And members, as they come into the lists in which they are
+ * found, new or read from their records.
  */
 
 #include <stdlib.h>
@@ -13,7 +14,46 @@
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/channel/claim.h"
+#include "broker/client/client.h"
 #include "broker/journal/journal.h"
+#include "pages/channel_page.h"
+
+void member_attach(struct member *m)
+{
+	m->channel->broker->channels->n_members++;
+	LIST_INIT(&m->claims);
+	TAILQ_INSERT_TAIL(&m->channel->members, m, of_channel);
+	if (!m->client)
+		return;
+	LIST_INSERT_HEAD(&m->client->members, m, of_client);
+	m->client->holds.memberships++;
+}
+
+/* Returns the memory that the broker may keep of a member's messages. It is paid for when a
+ * producer comes, as nobody can be refused any more when it goes. A queue's message takes one
+ * entry, as one consumer at a time has it. */
+static uint64_t own_memory(const struct member *m)
+{
+	const struct channel *ch = m->channel;
+	uint64_t each = PRICE_INHERITED;
+
+	if (channel_has_copies(&ch->shape, ch->layout))
+		each += PRICE_ORPHAN + PRICE_ENTRY;
+	return m->role == SHARE_PRODUCER ? OWN_OF_PRICE(ch->shape.in_flight * each) : 0;
+}
+
+int member_charge(struct member *m)
+{
+	struct account *a = m->timelines->account;
+
+	if (!charge_take_with(&m->charges.membership, a, LIMIT_CHANNELS, 1, own_memory(m)))
+		return MEMBER_QUOTA;
+	if (!charge_take(&m->charges.descriptors, a, LIMIT_DESCRIPTORS, MEMBER_DESCRIPTORS))
+		return MEMBER_NO_DESCRIPTORS;
+	if (!charge_take(&m->charges.bytes, a, LIMIT_BYTES, m->page.size + CHANNEL_CONTROL_SIZE))
+		return MEMBER_BYTES_QUOTA;
+	return 0;
+}
 
 struct claim *claims_first(const struct member *m)
 {

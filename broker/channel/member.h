@@ -65,6 +65,15 @@ struct member {
  * member that this is kept for. */
 #define MEMBER_DESCRIPTORS 4
 
+/* Why there is no member. MEMBER_LATER: what makes room for it is not done yet. */
+enum member_error {
+	MEMBER_NO_SLOT = 1,
+	MEMBER_QUOTA,
+	MEMBER_BYTES_QUOTA,
+	MEMBER_NO_DESCRIPTORS,
+	MEMBER_LATER
+};
+
 /* Finds a client's membership; NULL: it has no such one. */
 struct member *member_find(const struct client *client, uint64_t id);
 /* Tells those who watch the broker what happens to a member. */
@@ -79,5 +88,13 @@ bool producer_has_orphans(const struct member *producer);
 /* Frees a member that is GONE, and has no claim and no orphan. The channel stays until
  * channel_end_if_unused(). */
 void member_free_if_unused(struct member *m);
+
+/* claim.c */
+
+/* Puts a member that is filled in into the lists of its channel and of its client. */
+void member_attach(struct member *m);
+/* Charges the member's user for it and its page, whose size is known. 0 or an enum member_error; a
+ * member that is freed returns what was charged. */
+int member_charge(struct member *m);
 
 #endif

@@ -13,7 +13,6 @@
 #include <share/channel.h>
 
 #include "base/mutation.h"
-#include "broker/accounts/price.h"
 #include "broker/channel/claim.h"
 #include "broker/channel/page.h"
 
@@ -28,18 +27,6 @@ size_t member_page_size(const struct channel *ch, uint32_t role)
 {
 	return role == SHARE_PRODUCER ? channel_ring_size(&ch->shape, ch->layout)
 				      : channel_ledger_size(&ch->shape);
-}
-
-/* Returns the memory that the broker may keep of a member's messages. It is paid for when a
- * producer comes, as nobody can be refused any more when it goes. A queue's message takes one
- * entry, as one consumer at a time has it. */
-uint64_t member_own(const struct channel *ch, uint32_t role)
-{
-	uint64_t each = PRICE_INHERITED;
-
-	if (channel_has_copies(&ch->shape, ch->layout))
-		each += PRICE_ORPHAN + PRICE_ENTRY;
-	return role == SHARE_PRODUCER ? OWN_OF_PRICE(ch->shape.in_flight * each) : 0;
 }
 
 void *member_table_new(const struct member *producer)

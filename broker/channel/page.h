@@ -14,8 +14,7 @@ struct member;
 
 /* What members' pages say: page.c, and row.c for the rows that are claims'. */
 
-/* Returns the memory that the broker may keep of a member's messages; and the size of its page. */
-uint64_t member_own(const struct channel *ch, uint32_t role);
+/* Returns the size of a member's page. */
 size_t member_page_size(const struct channel *ch, uint32_t role);
 /* Makes a table of pointers, all NULL, by tickets of a producer. NULL without memory. */
 void *member_table_new(const struct member *producer);

@@ -142,34 +142,13 @@ static void member_fields(struct record *r, void *object)
 	r->order = m->id;
 }
 
-/* Charges @m's user again for a member that was read from its record. */
-static int charge_again(struct member *m)
-{
-	struct account *a = m->timelines->account;
-
-	return charge_take_with(&m->charges.membership, a, LIMIT_CHANNELS, 1,
-				member_own(m->channel, m->role)) &&
-		       charge_take(&m->charges.descriptors, a, LIMIT_DESCRIPTORS,
-				   MEMBER_DESCRIPTORS) &&
-		       charge_take(&m->charges.bytes, a, LIMIT_BYTES,
-				   m->page.size + CHANNEL_CONTROL_SIZE)
-		   ? 0
-		   : -ENOMEM;
-}
-
-static int attach_member(struct member *m)
+/* Has a member that was read from its record take part again. */
+static int go_on(struct member *m)
 {
 	struct channel *ch = m->channel;
-	struct channels *channels = ch->broker->channels;
 	struct stat st;
 
-	channels->n_members++;
-	LIST_INIT(&m->claims);
-	TAILQ_INSERT_TAIL(&ch->members, m, of_channel);
-	if (m->client) {
-		LIST_INSERT_HEAD(&m->client->members, m, of_client);
-		m->client->holds.memberships++;
-	}
+	member_attach(m);
 	if (m->role == SHARE_CONSUMER && m->state != MEMBER_GONE) {
 		if (m->as_consumer.slot >= ch->shape.consumers ||
 		    ch->consumers[m->as_consumer.slot])
@@ -177,12 +156,12 @@ static int attach_member(struct member *m)
 		ch->consumers[m->as_consumer.slot] = m;
 	}
 	if (m->as_producer.closing)
-		TAILQ_INSERT_TAIL(&channels->closing, m, as_producer.link);
+		TAILQ_INSERT_TAIL(&ch->broker->channels->closing, m, as_producer.link);
 	channels_work_soon(ch->broker);
 	m->page.size = member_page_size(ch, m->role);
 	if (fstat(m->page.fd, &st) < 0 || (uint64_t)st.st_size != m->page.size)
 		return -EBADMSG;
-	if (charge_again(m) < 0)
+	if (member_charge(m) != 0)
 		return -ENOMEM;
 	return page_map(m->page.fd, m->page.size, false, &m->page.memory);
 }
@@ -213,7 +192,7 @@ static int member_restore(struct broker *b, void *object)
 		return -EBADMSG;
 	if (restored_add(&b->channels->restored->members, m->id, m) < 0)
 		return -ENOMEM;
-	return attach_member(m);
+	return go_on(m);
 }
 
 static const struct object_kind member_kind =

@@ -27,15 +27,6 @@ struct memory;
 int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
 		const struct channel_shape *shape, uint32_t producers, bool service,
 		struct channel **out);
-/* MEMBER_LATER: what makes room for it is not done yet. */
-enum member_error {
-	MEMBER_NO_SLOT = 1,
-	MEMBER_QUOTA,
-	MEMBER_BYTES_QUOTA,
-	MEMBER_NO_DESCRIPTORS,
-	MEMBER_LATER
-};
-
 /* Makes a member. @flags are those of CHANNEL_OPEN. 0, an enum member_error or negative errno. */
 int member_new(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,
 	       struct member **out);

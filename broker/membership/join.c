@@ -89,10 +89,6 @@ static int make_page(struct member *m)
 {
 	bool ring = m->role == SHARE_PRODUCER;
 
-	m->page.size = member_page_size(m->channel, m->role);
-	if (!charge_take(&m->charges.bytes, m->client->account, LIMIT_BYTES,
-			 m->page.size + CHANNEL_CONTROL_SIZE))
-		return MEMBER_BYTES_QUOTA;
 	m->page.fd = page_create(ring ? "share-ring" : "share-ledger", m->page.size);
 	if (m->page.fd < 0)
 		return m->page.fd;
@@ -103,13 +99,10 @@ static int equip(struct member *m)
 {
 	int r;
 
-	if (!charge_take_with(&m->charges.membership, m->client->account, LIMIT_CHANNELS, 1,
-			      member_own(m->channel, m->role)))
-		return MEMBER_QUOTA;
-	if (!charge_take(&m->charges.descriptors, m->client->account, LIMIT_DESCRIPTORS,
-			 MEMBER_DESCRIPTORS))
-		return MEMBER_NO_DESCRIPTORS;
-	r = make_page(m);
+	m->page.size = member_page_size(m->channel, m->role);
+	r = member_charge(m);
+	if (r == 0)
+		r = make_page(m);
 	if (r != 0)
 		return r;
 	m->pidfd = fd_dup(m->client->peer.pidfd);
@@ -124,7 +117,6 @@ static int equip(struct member *m)
 static int try_to_join(struct channel *ch, struct client *client, uint32_t role, uint32_t flags,
 		       struct member **out)
 {
-	struct broker *b = ch->broker;
 	struct member *m;
 	int r = 0;
 
@@ -133,7 +125,6 @@ static int try_to_join(struct channel *ch, struct client *client, uint32_t role,
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return -ENOMEM;
-	b->channels->n_members++;
 	m->channel = ch;
 	m->client = client;
 	m->client_id = client->id;
@@ -146,11 +137,8 @@ static int try_to_join(struct channel *ch, struct client *client, uint32_t role,
 	}
 	m->page.fd = m->pidfd = m->doorbell = -1;
 	m->timelines = timelines_ref(client->order->timelines);
-	m->id = ++b->channels->last_member;
-	LIST_INIT(&m->claims);
-	TAILQ_INSERT_TAIL(&ch->members, m, of_channel);
-	LIST_INSERT_HEAD(&client->members, m, of_client);
-	client->holds.memberships++;
+	m->id = ++ch->broker->channels->last_member;
+	member_attach(m);
 	if (role == SHARE_CONSUMER)
 		r = take_slot(ch, m);
 	if (r == 0)
