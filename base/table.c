@@ -19,14 +19,14 @@
 
 /* Segment 0 has the buckets 0..63; segment k > 0 has 64 << (k - 1) buckets, from number 64 << (k -
  * 1) on. */
-static unsigned segment_of(size_t bucket)
+static unsigned segment_with(size_t bucket)
 {
 	return bucket < FIRST ? 0 : 64 - (unsigned)__builtin_clzll(bucket / FIRST);
 }
 
 static struct table_link **slot(const struct table *t, size_t bucket)
 {
-	unsigned s = segment_of(bucket);
+	unsigned s = segment_with(bucket);
 
 	return &t->segments[s][s == 0 ? bucket : bucket - (FIRST << (s - 1))];
 }
@@ -61,7 +61,7 @@ void table_deinit(struct table *t)
 /* Whether there is memory for the next bucket. */
 static bool make_room(struct table *t)
 {
-	unsigned s = segment_of(t->n_buckets);
+	unsigned s = segment_with(t->n_buckets);
 
 	if (s < TABLE_SEGMENTS && !t->segments[s])
 		t->segments[s] = calloc(FIRST << (s - 1), sizeof(struct table_link *));

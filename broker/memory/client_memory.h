@@ -54,7 +54,6 @@ int client_reserve_possession(struct client *c, uint32_t segment);
 /* Notes what the client has of the segment with this index. */
 void possession_note(struct client *c, uint32_t index);
 uint32_t client_possessions_end(const struct client *c); /* it has none from this index on */
-void client_ask_to_unmap(struct client *c, uint64_t segment);
 /* Counts a message of a client that has not unmapped all that it was asked to unmap. True when that
  * is too much. */
 bool client_is_overdue(struct client *c);

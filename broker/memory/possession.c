@@ -14,7 +14,6 @@
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/conversation.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
@@ -84,14 +83,6 @@ int client_reserve_possession(struct client *c, uint32_t segment)
 	if (!account_may_add(c->account, LIMIT_MEMORY, price) && !MUTATION(map_unpaid))
 		return -EDQUOT;
 	return has ? 0 : add_group(c, group);
-}
-
-void client_ask_to_unmap(struct client *c, uint64_t segment)
-{
-	struct wire_message m = {.type = WIRE_SEGMENT_RETIRE};
-
-	m.segment_retire.segment = segment;
-	client_send(c, &m, NULL, 0);
 }
 
 bool client_is_overdue(struct client *c)

@@ -21,6 +21,7 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/client/conversation.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
@@ -79,6 +80,8 @@ static void destroy_if_unused(struct broker *b, struct segment *s)
 
 static void retire(struct broker *b, struct pool *p, struct segment *s)
 {
+	const struct wire_message m = {.type = WIRE_SEGMENT_RETIRE,
+				       .segment_retire = {.segment = segment_id(s)}};
 	int r = 0;
 
 	if (!s->region.held)
@@ -114,7 +117,7 @@ static void retire(struct broker *b, struct pool *p, struct segment *s)
 		s->unmapping++;
 		c->memory->n_unmapping++;
 		possession_note(c, s->index);
-		client_ask_to_unmap(c, segment_id(s));
+		client_send(c, &m, NULL, 0);
 	}
 	segment_note(b, s);
 	if (s->unmapping > 0 && kind_of_segment(s)->on_device)
