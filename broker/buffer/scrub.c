@@ -173,7 +173,7 @@ static int ask(struct scrub *s, const struct segment *segment)
 	    .kind = segment->pool->choice.kind->id,
 	    .recipe = {&segment->memory.recipe, sizeof(segment->memory.recipe)},
 	};
-	return agent_ask_with(agent, &m, segment->memory.fd, on_zero, s);
+	return agent_ask(agent, &m, segment->memory.fd, on_zero, s);
 }
 
 static int scrub_by_agent(struct request *r, struct buffer *buffer, struct failure *failure)

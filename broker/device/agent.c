@@ -403,13 +403,8 @@ void agent_free(struct agent *a)
 	free(a);
 }
 
-int agent_ask(struct agent *a, const struct wire_message *m, agent_answer *callback, void *data)
-{
-	return agent_ask_with(a, m, -1, callback, data);
-}
-
-int agent_ask_with(struct agent *a, const struct wire_message *m, int fd, agent_answer *callback,
-		   void *data)
+int agent_ask(struct agent *a, const struct wire_message *m, int fd, agent_answer *callback,
+	      void *data)
 {
 	struct agent_request *q = calloc(1, sizeof(*q));
 
@@ -424,6 +419,19 @@ int agent_ask_with(struct agent *a, const struct wire_message *m, int fd, agent_
 	TAILQ_INSERT_TAIL(&a->requests, q, link);
 	schedule(a);
 	return 0;
+}
+
+static void on_destroyed(void *what, const struct wire_message *m, struct fd_list *fds, int error,
+			 const char *text)
+{
+	(void)m, (void)fds;
+	if (error && error != SHARE_ECANCELED)
+		log_warning("%s could not be destroyed: %s", (const char *)what, text);
+}
+
+void agent_ask_to_destroy(struct agent *a, const struct wire_message *m, const char *what)
+{
+	agent_ask(a, m, -1, on_destroyed, (void *)(uintptr_t)what);
 }
 
 void agent_replace(struct agent *a, const char *why)

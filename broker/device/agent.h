@@ -37,14 +37,13 @@ int agent_new(struct broker *b, const char *device, struct agent **out);
  * be NULL. */
 void agent_free(struct agent *a);
 
-/* Asks the agent; requests are answered in order. @m has no variable fields. 0 or -ENOMEM. The
- * broker's time limit for agents is for getting to the process, and once more for its answer. */
-int agent_ask(struct agent *a, const struct wire_message *m, agent_answer *answer, void *data);
-
-/* The same with a descriptor (-1: none). It stays the caller's; it and what variable fields point
- * to have to last until the answer. */
-int agent_ask_with(struct agent *a, const struct wire_message *m, int fd, agent_answer *answer,
-		   void *data);
+/* Asks the agent; requests are answered in order. A descriptor (-1: none) stays the caller's; it
+ * and what variable fields point to have to last until the answer. 0 or -ENOMEM. The broker's time
+ * limit for agents is for getting to the process, and once more for its answer. */
+int agent_ask(struct agent *a, const struct wire_message *m, int fd, agent_answer *answer,
+	      void *data);
+/* Asks it to destroy something, which the log says of @what if it fails ("a segment"). */
+void agent_ask_to_destroy(struct agent *a, const struct wire_message *m, const char *what);
 
 /* Has the loop look whether it is time for something. */
 void agent_look(struct agent *a);

@@ -43,7 +43,7 @@ static bool is_agent(const struct agent *a)
 static int agent_attach(struct broker *b, void *object)
 {
 	struct agent *read = object;
-	struct device *d = device_find_any(b, read->device);
+	struct device *d = device_find(b, read->device);
 
 	if (!d || d->agent->record || !is_agent(read))
 		return -EBADMSG;

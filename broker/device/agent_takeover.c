@@ -57,7 +57,7 @@ static int tell_known(struct agent *a, enum wire_known what, const uint64_t *han
 	m.agent_known.what = what;
 	m.agent_known.more = more;
 	m.agent_known.handles = (struct wire_bytes){copy, (uint32_t)(n * sizeof(*copy))};
-	if (agent_ask(a, &m, on_known, copy) == 0)
+	if (agent_ask(a, &m, -1, on_known, copy) == 0)
 		return 0;
 	free(copy);
 	return -ENOMEM;

@@ -130,6 +130,7 @@ int choose(struct broker *b, const char *wanted, const char *device, uint32_t fl
 {
 	const struct wanted w = {wanted, device, flags, limit};
 	const struct memory_kind *kind = kind_named(wanted);
+	const struct device *d = device ? device_find(b, device) : NULL;
 	char why[512];
 	int r;
 
@@ -140,7 +141,7 @@ int choose(struct broker *b, const char *wanted, const char *device, uint32_t fl
 	if (!devices_known(b, false))
 		return CHOICE_LATER;
 	r = devices_error(b);
-	if (device && r == 0 && !device_find(b, device))
+	if (device && r == 0 && (!d || d->gone))
 		return no_such_device(b, device, failure);
 	if (r != 0)
 		failure_set(failure, r, "%s", b->devices->text);

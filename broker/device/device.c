@@ -9,7 +9,7 @@
 #include "broker/device/device.h"
 #include "broker/journal/record.h"
 
-struct device *device_find_any(struct broker *b, const char *uuid)
+struct device *device_find(struct broker *b, const char *uuid)
 {
 	struct device *d;
 
@@ -17,13 +17,6 @@ struct device *device_find_any(struct broker *b, const char *uuid)
 		if (strcmp(d->uuid, uuid) == 0)
 			return d;
 	return NULL;
-}
-
-struct device *device_find(struct broker *b, const char *uuid)
-{
-	struct device *d = device_find_any(b, uuid);
-
-	return d && !d->gone ? d : NULL;
 }
 
 void record_device(struct record *r, struct device **d)
@@ -35,7 +28,7 @@ void record_device(struct record *r, struct device **d)
 	record_text(r, uuid, sizeof(uuid));
 	if (!record_reads(r) || !*uuid)
 		return;
-	*d = device_find_any(r->broker, uuid);
+	*d = device_find(r->broker, uuid);
 	if (!*d)
 		record_fail(r, -EBADMSG);
 }

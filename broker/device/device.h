@@ -85,10 +85,8 @@ unsigned devices_processes(const struct broker *b);
  * device. */
 bool child_has_ended(const struct broker *b, pid_t pid);
 
-/* Finds a device by its UUID as text; NULL when the last look did not find it. */
+/* Finds a device by its UUID as text, though it may be gone; NULL when it was never found. */
 struct device *device_find(struct broker *b, const char *uuid);
-/* Finds it even then; NULL when it was never found. */
-struct device *device_find_any(struct broker *b, const char *uuid);
 /* A member of a record (broker/journal/record.h): a device, or NULL. */
 void record_device(struct record *r, struct device **d);
 

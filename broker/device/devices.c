@@ -72,7 +72,7 @@ static void describe(struct broker *b, const struct wire_agent_device *m)
 	struct device *d;
 
 	copy_text(uuid, sizeof(uuid), &m->uuid_text);
-	d = device_find_any(b, uuid);
+	d = device_find(b, uuid);
 	if (!d && !(d = add(b, uuid))) {
 		log_warning("no memory for device %s", uuid);
 		return;
@@ -161,7 +161,7 @@ bool devices_known(struct broker *b, bool fresh)
 		return true;
 	if (all->looking)
 		return false;
-	if (agent_ask(all->scout, &m, on_answer, b) < 0) {
+	if (agent_ask(all->scout, &m, -1, on_answer, b) < 0) {
 		all->looked_ms = clock_ms();
 		all->error = SHARE_ESYSTEM;
 		snprintf(all->text, sizeof(all->text), "the broker is out of memory");
@@ -253,7 +253,7 @@ static int device_attach(struct broker *b, void *object)
 {
 	struct device *d = object;
 
-	if (d->granularity & (d->granularity - 1) || device_find_any(b, d->uuid))
+	if (d->granularity & (d->granularity - 1) || device_find(b, d->uuid))
 		return -EBADMSG;
 	d->was_gone = d->gone;
 	b->devices->known = true;

@@ -21,7 +21,6 @@
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/journal/journal.h"
-#include "broker/log/log.h"
 #include "wire/wire.h"
 
 uint32_t ipc_events_wedged(const struct device *d)
@@ -34,21 +33,13 @@ uint32_t ipc_events_wedged(const struct device *d)
 	return n;
 }
 
-static void ignore_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
-			  const char *text)
-{
-	(void)data, (void)m, (void)fds;
-	if (error && error != SHARE_ECANCELED)
-		log_warning("an event could not be destroyed: %s", text);
-}
-
 static void tell_agent(const struct ipc_event *e)
 {
 	struct wire_message m = {.type = WIRE_AGENT_EVENT_DESTROY};
 
 	m.agent_event_destroy.handle = e->handle;
 	m.agent_event_destroy.wedged = e->wedged;
-	agent_ask(e->device->agent, &m, ignore_answer, NULL);
+	agent_ask_to_destroy(e->device->agent, &m, "an event");
 }
 
 static void free_ipc_event(struct ipc_event *e)
@@ -122,7 +113,7 @@ static int make_one(struct device *d)
 
 	if (d->making_event)
 		return 0;
-	if (agent_ask(d->agent, &m, on_event, d) < 0)
+	if (agent_ask(d->agent, &m, -1, on_event, d) < 0)
 		return -ENOMEM;
 	d->making_event = true;
 	return 0;

@@ -19,7 +19,6 @@
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
-#include "broker/log/log.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_object.h"
@@ -179,14 +178,6 @@ void segment_count_of_agent(const struct segment *s, int change)
 		s->pool->choice.device->n_of_agents += (uint32_t)change;
 }
 
-static void ignore_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
-			  const char *text)
-{
-	(void)data, (void)m, (void)fds;
-	if (error && error != SHARE_ECANCELED)
-		log_warning("a segment could not be destroyed: %s", text);
-}
-
 static void close_elsewhere(void *closing, int fd)
 {
 	closing_start_other(closing, fd);
@@ -222,7 +213,7 @@ static void tell_agent(struct segment *s)
 	if (!agent || !s->handle || s->incarnation != agent_incarnation(agent))
 		return;
 	m.agent_segment_destroy.handle = s->handle;
-	agent_ask(agent, &m, ignore_answer, NULL);
+	agent_ask_to_destroy(agent, &m, "a segment");
 }
 
 void segment_free(struct broker *b, struct segment *s)

@@ -101,7 +101,7 @@ static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint
 			return failure_set(failure, SHARE_ENOMEM,
 					   "no addresses are left for pool '%s'", p->name);
 	}
-	if (agent_ask(p->choice.device->agent, &m, on_segment, p) < 0)
+	if (agent_ask(p->choice.device->agent, &m, -1, on_segment, p) < 0)
 		return failure_no_memory(failure, "the broker");
 	p->growth.is_under_way = true;
 	p->growth.size = size;
