@@ -39,15 +39,22 @@ void buffer_note(struct buffer *buffer)
 	block_note(buffer->block, &use, buffer->block->payer);
 }
 
-void record_buffer(struct record *r, struct buffer **buffer)
+void record_buffer_or_none(struct record *r, struct buffer **buffer)
 {
 	uint64_t id = *buffer ? buffer_id(*buffer) : 0;
 
 	record_u64(r, &id);
-	if (!record_reads(r))
+	if (!record_reads(r) || id == 0)
 		return;
 	*buffer = buffer_find(r->broker, id);
 	if (!*buffer)
+		record_fail(r, -EBADMSG);
+}
+
+void record_buffer(struct record *r, struct buffer **buffer)
+{
+	record_buffer_or_none(r, buffer);
+	if (record_reads(r) && !*buffer)
 		record_fail(r, -EBADMSG);
 }
 

@@ -17,9 +17,10 @@ void buffer_note(struct buffer *buffer);
 void metadata_note(struct buffer *buffer);
 void lease_note(struct lease *lease);
 
-/* Members of records (broker/journal/record.h): a buffer, which has to exist; and what somebody
- * wants others to know, or NULL, which is charged to nobody yet when it was read. */
+/* Members of records (broker/journal/record.h): a buffer, which has to exist or may be NULL; and
+ * what somebody wants others to know, or NULL, which is charged to nobody yet when it was read. */
 void record_buffer(struct record *r, struct buffer **buffer);
+void record_buffer_or_none(struct record *r, struct buffer **buffer);
 void record_metadata(struct record *r, struct metadata **metadata);
 /* Charges it to an account. False: there is no memory for that. */
 bool metadata_charge(struct metadata *metadata, struct account *account);

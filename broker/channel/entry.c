@@ -11,6 +11,7 @@
 #include "broker/accounts/account.h"
 #include "broker/accounts/price.h"
 #include "broker/broker.h"
+#include "broker/buffer/records.h"
 #include "broker/channel/entry.h"
 #include "broker/channel/page.h"
 #include "broker/channel/records.h"

@@ -12,7 +12,6 @@
 #include <share/channel.h>
 
 #include "broker/broker.h"
-#include "broker/buffer/buffer.h"
 #include "broker/channel/claim.h"
 #include "broker/channel/page.h"
 #include "broker/channel/records.h"
@@ -269,18 +268,6 @@ void claim_note(struct claim *claim)
 
 /* ------------------------------------------------------------------------------------------- */
 /* What records of others have of these                                                        */
-
-void record_buffer_or_none(struct record *r, struct buffer **buffer)
-{
-	uint64_t id = *buffer ? buffer_id(*buffer) : 0;
-
-	record_u64(r, &id);
-	if (!record_reads(r) || id == 0)
-		return;
-	*buffer = buffer_find(r->broker, id);
-	if (!*buffer)
-		record_fail(r, -EBADMSG);
-}
 
 void record_claim(struct record *r, struct claim **claim)
 {

@@ -9,7 +9,6 @@
 #include "broker/journal/object.h"
 
 struct broker;
-struct buffer;
 struct channel;
 struct claim;
 struct entry;
@@ -42,10 +41,9 @@ struct channels_restored {
 int members_restore(struct broker *b);
 extern const struct object_kind taken_kind, acknowledged_kind;
 
-/* What refers to members, claims and buffers is recorded by these. A buffer may be NULL. */
+/* What refers to members and claims is recorded by these. */
 void record_member(struct record *r, struct member **m);
 void record_claim(struct record *r, struct claim **claim);
-void record_buffer_or_none(struct record *r, struct buffer **buffer);
 
 /* acknowledged.c */
 

@@ -15,6 +15,7 @@
 #include "broker/client/inside.h"
 #include "broker/keeper/kept.h"
 #include "broker/socket/closer.h"
+#include "wire/wire.h"
 
 int clients_init(struct broker *b, const struct client_rooms *rooms)
 {
@@ -29,7 +30,7 @@ int clients_init(struct broker *b, const struct client_rooms *rooms)
 	TAILQ_INIT(&all->woken);
 	all->reaper = event_new(b->base, -1, 0, client_on_reap, b);
 	all->waker = event_new(b->base, -1, 0, rooms->on_waker, b);
-	all->spare = queued_spare_new();
+	all->spare = malloc(sizeof(*all->spare) + WIRE_PACKET_MAX + WIRE_NUMBER_SIZE);
 	if (!all->reaper || !all->waker || !all->spare || turns_init(&all->turns, b->base) < 0)
 		return -ENOMEM;
 	return closer_new(b, &all->closer);

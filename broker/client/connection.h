@@ -33,7 +33,6 @@ void connections_look_whether_received(struct broker *b, const struct account *a
 
 /* Sends what was said on all connections since the last time, as it counts from now on. */
 void connections_flush(struct broker *b);
-bool connections_wait_for_flush(const struct broker *b);
 
 /* Handles what has arrived and not been read yet, as the process is dead and will send no more. */
 void connection_drain(struct connection *c);

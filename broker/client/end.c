@@ -27,6 +27,7 @@
 #include "broker/client/end.h"
 #include "broker/client/inside.h"
 #include "broker/client/records.h"
+#include "broker/journal/journal.h"
 #include "broker/log/log.h"
 
 /* What a turn costs at most, in leases; some 50 microseconds. */
@@ -68,7 +69,7 @@ void client_free(struct client *c)
 	client_return_admission(c);
 	peer_deinit(&c->peer);
 	account_unref(c->account);
-	client_forget_record(c);
+	journal_drop(b->journal, &c->record);
 	clients_remove(b->clients, c);
 	free(c);
 }

@@ -86,7 +86,6 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 void queued_free(struct connection *c, struct queued *q);
 /* Tells the journal what the packet is now. */
 void queued_note(struct queued *q);
-struct queued *queued_spare_new(void); /* NULL without memory */
 /* Has a packet wait that cannot go out now: charges the client for it, and duplicates its
  * descriptors, so that what they are of stays. 0 or negative errno. */
 int queued_let_wait(struct connection *c, struct queued *q);

@@ -116,11 +116,6 @@ int queued_let_wait(struct connection *c, struct queued *q)
 	return 0;
 }
 
-struct queued *queued_spare_new(void)
-{
-	return malloc(sizeof(struct queued) + WIRE_PACKET_MAX + WIRE_NUMBER_SIZE);
-}
-
 /* Without memory the spare still serves for one packet at a time; a connection that needs another
  * one meanwhile fails. */
 static struct queued *queued_new(struct clients *all, size_t size)

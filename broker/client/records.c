@@ -101,11 +101,6 @@ static void client_fields(struct record *r, void *object)
 	c->end.forfeits = state & CLIENT_FORFEITS;
 }
 
-void client_forget_record(struct client *c)
-{
-	journal_drop(c->broker->journal, &c->record);
-}
-
 const struct object_kind client_kind =
     OBJECT_KIND(RECORD_CLIENT, "client", struct client, client_fields, client_attach);
 

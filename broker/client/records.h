@@ -27,7 +27,6 @@ struct unanswered {
 
 /* Says what has changed of a client that has been READY. */
 void client_note(struct client *c);
-void client_forget_record(struct client *c);
 
 /* Records a request that was handled and is not answered. Without memory for that the broker goes
  * on all the same: then only the next broker does not know of the request. */

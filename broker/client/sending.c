@@ -205,11 +205,6 @@ void connections_flush(struct broker *b)
 		send_news(q->connection, q);
 }
 
-bool connections_wait_for_flush(const struct broker *b)
-{
-	return !TAILQ_EMPTY(&b->clients->news);
-}
-
 /* ------------------------------------------------------------------------------------------- */
 
 void connection_on_retry(evutil_socket_t fd, short what, void *data)

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "base/system/descriptor.h"
+#include "base/system/process.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
@@ -158,7 +159,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	b->keeper = keeper;
 	b->life->uid = geteuid();
 	TAILQ_INIT(&b->life->upgrades);
-	unpaid_init(&b->life->unpaid);
+	b->life->unpaid.memory = process_open_memory();
 	b->started_ms = clock_ms();
 	share_descriptors(b);
 	r = open_journal(b, keeper);
@@ -300,6 +301,6 @@ void broker_free(struct broker *b)
 	journal_free(b->journal);
 	if (b->base)
 		event_base_free(b->base);
-	unpaid_deinit(&b->life->unpaid);
+	fd_close(b->life->unpaid.memory);
 	free(b); /* and the rooms */
 }

@@ -100,7 +100,7 @@ void broker_commit(struct broker *b)
 		if (closing > 0)
 			journal_commit(b->journal);
 		kept_flush(closing);
-	} while (connections_wait_for_flush(b) || kept_waiting() > 0);
+	} while (!TAILQ_EMPTY(&b->clients->news) || kept_waiting() > 0);
 	unpaid_count(b);
 	blame_end();
 }

@@ -13,8 +13,7 @@ struct reload;
 
 /* What the broker has of memory that nobody pays for: see unpaid.c. */
 struct unpaid {
-	/* the file that says how much memory there is; it stays open, so that a look needs no
-	 * descriptor */
+	/* process_open_memory(); it stays open, so that a look needs no descriptor */
 	int memory;
 	/* `least`: the least that was seen since memory was given back */
 	uint64_t n_commits, least;
@@ -48,8 +47,6 @@ void loop_deinit(struct broker *b);
 int ids_restore(struct broker *b); /* 0 or negative errno */
 
 /* unpaid.c */
-void unpaid_init(struct unpaid *u);
-void unpaid_deinit(struct unpaid *u);
 /* Looks now and then how much is unpaid. Called after each commit. */
 void unpaid_count(struct broker *b);
 

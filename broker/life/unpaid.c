@@ -10,7 +10,6 @@
 #include <malloc.h>
 
 #include "base/mutation.h"
-#include "base/system/descriptor.h"
 #include "base/system/process.h"
 #include "broker/accounts/account.h"
 #include "broker/broker.h"
@@ -31,16 +30,6 @@ static uint64_t beyond_what_is_paid(const struct broker *b)
 
 	return all > paid + OWN_MEMORY && !MUTATION(holes_cost_nothing) ? all - paid - OWN_MEMORY
 									: 0;
-}
-
-void unpaid_init(struct unpaid *u)
-{
-	*u = (struct unpaid){.memory = process_open_memory()};
-}
-
-void unpaid_deinit(struct unpaid *u)
-{
-	fd_close(u->memory);
 }
 
 void unpaid_count(struct broker *b)

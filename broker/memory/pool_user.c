@@ -79,12 +79,6 @@ void pool_user_goes(struct pool *p, struct account *account)
 	forget_if_unused(u);
 }
 
-void pool_users_deinit(struct pool *p)
-{
-	if (!LIST_EMPTY(&p->use.users))
-		log_bug("pool '%s' ends with something of a user's", p->name);
-}
-
 /* ------------------------------------------------------------------------------------------- */
 
 static void subtract(struct pool *p, const struct account *account, uint64_t bytes)

@@ -44,7 +44,6 @@ struct allocation {
  * pool. */
 int pool_user_comes(struct pool *p, struct account *account);
 void pool_user_goes(struct pool *p, struct account *account);
-void pool_users_deinit(struct pool *p); /* called when nobody has anything of the pool */
 
 /* These are as the functions of charges, but for blocks of the pool. */
 /* Makes the charge of a block, which says who pays. Here and below, @own is as in

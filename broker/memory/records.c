@@ -139,7 +139,7 @@ static int segment_attach(struct broker *b, void *object)
 	return 0;
 }
 
-static const struct object_kind segment_kind =
+const struct object_kind segment_kind =
     OBJECT_KIND(RECORD_SEGMENT, "segment", struct segment, segment_fields, segment_attach);
 
 void segment_note(struct broker *b, struct segment *s)
@@ -165,12 +165,4 @@ int segments_tell_known(struct broker *b, const struct device *d)
 	r = agent_tell_known(d->agent, WIRE_KNOWN_SEGMENTS, handles, n);
 	free(handles);
 	return r;
-}
-
-/* Makes all slots up to the last one first, so that each segment gets its own. */
-int segments_restore(struct broker *b)
-{
-	int r = generations_make_slots(&b->memory->generations, b->journal, &b->memory->segments);
-
-	return r < 0 ? r : objects_restore(b->journal, &segment_kind, b);
 }

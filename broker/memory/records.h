@@ -12,6 +12,7 @@ struct block;
 struct broker;
 struct device;
 struct fence_set;
+struct object_kind;
 struct pool;
 struct record;
 struct segment;
@@ -48,7 +49,7 @@ void block_forget(struct block *block);
 
 /* Tells the device's agent which segments there are: see agent_tell_known(). 0 or -ENOMEM. */
 int segments_tell_known(struct broker *b, const struct device *d);
-int segments_restore(struct broker *b); /* 0 or negative errno */
+extern const struct object_kind segment_kind; /* their slots are made before */
 
 void record_pool(struct record *r, struct pool **p); /* a member of a record: it must exist */
 

@@ -82,11 +82,6 @@ int timelines_new(struct journal *journal, uint64_t id, uint32_t client, int pid
 	return 0;
 }
 
-void timelines_kept(struct timelines *t)
-{
-	t->in_place->fd = kept_id(t->fd);
-}
-
 int timelines_again(struct journal *journal, uint32_t record, struct accounts *accounts,
 		    struct timelines **out)
 {

@@ -19,7 +19,7 @@ struct timelines;
 struct timelines_record {
 	uint64_t id;
 	uint64_t client; /* the client's identifier */
-	uint32_t fd;     /* the keeper's number of it */
+	uint32_t fd;     /* the keeper's number of it, once it has the page */
 	uint32_t uid;
 	uint32_t dead;
 	uint32_t known; /* to others than its owner: they may sleep on it, and remember its slot */
@@ -30,8 +30,6 @@ struct timelines_record {
  * one. */
 int timelines_again(struct journal *journal, uint32_t record, struct accounts *accounts,
 		    struct timelines **out);
-/* Notes that the keeper has the page from now on. */
-void timelines_kept(struct timelines *t);
 /* A fence as records have it (journal/record.h). Zeros: reached, and there is none. */
 struct fence_record {
 	uint64_t page, value;

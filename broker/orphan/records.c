@@ -8,6 +8,7 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/records.h"
 #include "broker/channel/records.h"
 #include "broker/journal/object.h"
 #include "broker/orphan/inside.h"

@@ -21,7 +21,7 @@
 /* pool_records.c */
 /* Puts the pool among the others. 0, or -ENOMEM when nothing has changed. */
 int pool_init(struct broker *b, struct pool *p);
-int pools_restore(struct broker *b); /* 0 or negative errno */
+extern const struct object_kind pool_kind;
 
 /* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
 #define LOOK_AGAIN_MS 20

@@ -154,17 +154,10 @@ static int pool_attach(struct broker *b, void *object)
 	return pool_init(b, p);
 }
 
-static const struct object_kind pool_kind =
+const struct object_kind pool_kind =
     OBJECT_KIND(RECORD_POOL, "pool", struct pool, pool_fields, pool_attach);
 
 void pool_note(struct pool *p)
 {
 	object_put(p->broker->journal, &pool_kind, p);
-}
-
-int pools_restore(struct broker *b)
-{
-	int r = objects_restore(b->journal, &pool_kind, b);
-
-	return r < 0 ? r : restored_ready(&b->memory->restored_pools);
 }

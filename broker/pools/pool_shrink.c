@@ -206,7 +206,8 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 	if (!b->has_ended)
 		log_info_of(p->owner, "pool '%s' has ended", p->name);
 	pool_tell(p, "pool-end");
-	pool_users_deinit(p);
+	if (!LIST_EMPTY(&p->use.users))
+		log_bug("pool '%s' ends with something of a user's", p->name);
 	journal_drop(b->journal, &p->record);
 	LIST_REMOVE(p, link);
 	event_free(p->waiting.timer);

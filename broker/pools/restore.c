@@ -33,15 +33,21 @@
 
 int memory_restore(struct broker *b)
 {
-	int r = pools_restore(b);
+	struct memory *m = b->memory;
+	int r = objects_restore(b->journal, &pool_kind, b);
 
 	if (r == 0)
-		r = objects_restore(b->journal, &open_pool_kind, b);
+		r = restored_ready(&m->restored_pools);
 	if (r == 0)
-		r = segments_restore(b);
+		r = objects_restore(b->journal, &open_pool_kind, b);
+	/* all slots up to the last one come first, so that each segment gets its own */
+	if (r == 0)
+		r = generations_make_slots(&m->generations, b->journal, &m->segments);
+	if (r == 0)
+		r = objects_restore(b->journal, &segment_kind, b);
 	if (r == 0)
 		r = objects_restore(b->journal, &possession_kind, b);
-	generations_free_slots(&b->memory->segments);
+	generations_free_slots(&m->segments);
 	return r;
 }
 

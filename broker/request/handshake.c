@@ -72,7 +72,7 @@ static int keep(struct client *c)
 	int r = kept_keep(fds, sizes, 3);
 
 	if (r == 0)
-		timelines_kept(t);
+		t->in_place->fd = kept_id(t->fd);
 	return r;
 }
 
