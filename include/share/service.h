@@ -122,9 +122,9 @@ int share_service_open(share_client *c, const char *name, int role,
 
 /**
  * Leaves a service. The calls that were started and not finished go with it. A worker answers the
- * requests that it has taken before: of one that it still has nothing is left to do but
- * share_ack(), and then the caller is not told, and waits for as long as its time limit says.
- * Answers may be kept. Who waits in it in another thread gets SHARE_ECANCELED.
+ * requests that it has taken before: the callers of those that it still has are told that there is
+ * no answer (SHARE_ECANCELED), and nothing is left to do with these but share_ack(). Answers may be
+ * kept. Who waits in it in another thread gets SHARE_ECANCELED.
  *
  * @param s  the handle; NULL is fine
  */
@@ -147,8 +147,8 @@ void share_service_close(share_service *s);
  * @retval SHARE_EOWNERDEAD the request was delivered to as many workers as the service allows, and
  *                          all of them died with it; or the worker that answered died before its
  *                          work was done
- * @retval SHARE_ECANCELED  the worker has acknowledged it without an answer; or another thread has
- *                          given the service up
+ * @retval SHARE_ECANCELED  the worker has acknowledged it without an answer, or has closed the
+ *                          service with it; or another thread has given the service up
  * @retval SHARE_EDISCONNECTED  no worker is there, and the broker is gone, so that none can come
  * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already (of work alone, the end is
  *                          waited for)

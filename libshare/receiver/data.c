@@ -86,3 +86,31 @@ void channel_set_note(const share_message *m, const void *note)
 		memcpy(d->note, note, sizeof(d->note));
 	channel_unlock(ch);
 }
+
+static bool find_next(share_channel *ch, uint32_t *at, share_message *out)
+{
+	const struct receiver *receiver = receiver_lock(ch);
+	const struct channel_data *d = NULL;
+
+	while (!d && *at < receiver->n_data) {
+		d = receiver->data[(*at)++];
+		d = d->producer ? d : NULL;
+	}
+	if (d) {
+		out->channel = handle_of(ch);
+		out->producer = d->producer;
+		out->receipt = d->receipt;
+		out->place = d->place;
+	}
+	channel_unlock(ch);
+	return d;
+}
+
+void channel_visit_received(share_channel *ch, void (*visit)(void *owner, share_message *m),
+			    void *owner)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+
+	for (uint32_t at = 0; find_next(ch, &at, &m);)
+		visit(owner, &m);
+}

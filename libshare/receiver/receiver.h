@@ -41,6 +41,10 @@ uint32_t channel_owes(share_channel *ch, uint32_t many, bool tell, struct ring_f
 #define CHANNEL_NOTE_SIZE 16
 bool channel_get_note(const share_message *m, void *out);
 void channel_set_note(const share_message *m, const void *note);
+/* Calls @visit, with no lock held, for each message that was received and not given up, as those
+ * two know it. */
+void channel_visit_received(share_channel *ch, void (*visit)(void *owner, share_message *m),
+			    void *owner);
 /* Whoever receives, or will, comes back as if the time were over; an event loop looks. */
 void channel_look_again(share_channel *ch);
 

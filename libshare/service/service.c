@@ -258,6 +258,9 @@ static void service_end(void *service)
 	DETAIL_STAYS;
 	share_service *s = service;
 
+	/* what the program still has of a channel that was left is with other workers */
+	if (s->role == SHARE_WORKER && s->requests)
+		channel_visit_received(s->requests, service_before_ack, s);
 	service_drop_before(s, true);
 	/* of calls that were never finished */
 	for (size_t i = 0; i < CALLS_MAX; i++)
@@ -290,10 +293,11 @@ static void give_up(share_service *s)
 	for (size_t i = 0; i < BEFORE_MAX; i++)
 		if (s->before[i])
 			channel_drop_owner(s->before[i]);
+	channel_end_waits(s->requests);
 	if (s->role == SHARE_WORKER)
 		channel_drop_owner(s->requests);
-	channel_end_waits(s->requests);
-	channel_end_waits(s->replies);
+	else /* a worker does not wait there, and tells callers that there is no answer */
+		channel_end_waits(s->replies);
 	bell_ring(&s->arrived);
 	pthread_mutex_unlock(&s->lock);
 }

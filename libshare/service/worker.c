@@ -59,6 +59,14 @@ static bool is_wanted(const share_service *s, share_message *request)
 	return true;
 }
 
+/* The program does not get it now: there is nobody to be told when the service is closed. */
+static void is_not_taken(const share_message *request)
+{
+	const struct request_tail none = {0};
+
+	channel_set_note(request, &none);
+}
+
 static int receive_any(share_service *s, int timeout_ms, share_message *out)
 {
 	share_channel *ch;
@@ -101,11 +109,13 @@ static int receive_request(share_service *s, int timeout_ms, void *stream, share
 			raw = *out;
 		}
 		out->channel = NULL;
+		is_not_taken(&raw);
 		channel_ack_unused(&raw);
 	}
 	/* the next call gets it */
 	if (r != 0) {
 		out->channel = NULL;
+		is_not_taken(&raw);
 		channel_put_back(&raw);
 	}
 	result = r != 0 ? r : out->error;

@@ -807,7 +807,8 @@ class Consumer(_Receives):
 class Worker(_Receives):
     """Answers for a service: see Pool.worker()."""
     def close(self) -> None:
-        """Leave the service, once calls are over and requests answered. May be called again."""
+        """Leave the service. Callers of requests that it has not answered get CanceledError. May be called
+        again."""
     def fileno(self) -> int:
         """A descriptor that is readable when there may be a request, or an answer. Ask with timeout 0 before
         each wait. Not to be read or closed."""

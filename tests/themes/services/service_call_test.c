@@ -210,6 +210,40 @@ Test(service_call, fails_a_call_that_was_acknowledged_without_an_answer)
 	check_detail("has not answered");
 }
 
+/* What the worker has taken, and no other one can be given. What it has not, the next one answers.
+ */
+Test(service_call, fails_those_that_a_worker_has_as_it_closes_the_service)
+{
+	share_buffer *b = allocate(pool, 4096, NULL);
+	share_pending *with, *without, *answered, *waiting;
+	share_message first, second, third = SHARE_MESSAGE_INIT;
+	int number = 1;
+
+	memset(share_ptr(b), 5, 4096);
+	check_ok(share_call_start(caller, b, &number, sizeof(number), 0, NULL, &with));
+	check_ok(share_release(b, NULL));
+	first = next_of(worker, 1);
+	answered = ask_for(caller, 2);
+	second = next_of(worker, 2);
+	check_ok(answer(&second));
+	without = ask_for(caller, 3);
+	second = next_of(worker, 3);
+	waiting = ask_for(caller, 4);
+	share_service_close(worker);
+	expect_failure(with, SHARE_ECANCELED);
+	check_detail("has not answered");
+	expect_failure(without, SHARE_ECANCELED);
+	expect_answer(answered, 2);
+	/* its memory stays as long as the message */
+	expect_filled(share_ptr(first.buffer), 5, 4096);
+	check_ok(share_ack(&first, NULL));
+	check_ok(share_ack(&second, NULL));
+	worker = open_service(working, SHARE_WORKER);
+	third = next_of(worker, 4);
+	check_ok(answer(&third));
+	expect_answer(waiting, 4);
+}
+
 Test(service_call, limits_calls_and_answers_that_are_held)
 {
 	share_message requests[SHARE_CALLS_MAX] = {SHARE_MESSAGE_INIT}, held = SHARE_MESSAGE_INIT;

@@ -48,6 +48,25 @@ Test(service_crowd, a_worker_that_did_not_look_while_callers_came_and_went_works
 	expect_answer(first, 3);
 }
 
+Test(service_crowd, a_worker_that_closes_the_service_does_not_tell_of_what_others_have)
+{
+	share_pending *first = ask_for(caller, 1);
+	share_message before = next_of(worker, 1), m = SHARE_MESSAGE_INIT;
+	share_service *other;
+
+	callers_come_and_go();
+	other = open_service(working, SHARE_WORKER);
+	m = next_of(other, 1);
+	check_error(share_next_request(worker, 0, NULL, &(share_message)SHARE_MESSAGE_INIT),
+		    SHARE_EAGAIN);
+	share_service_close(worker);
+	worker = NULL;
+	check_ok(answer(&m));
+	expect_answer(first, 1);
+	check_ok(share_ack(&before, NULL));
+	share_service_close(other);
+}
+
 Test(service_crowd, an_event_loop_goes_on_with_the_same_descriptor)
 {
 	struct pollfd p = {.fd = share_service_get_fd(worker), .events = POLLIN};

@@ -25,12 +25,12 @@ static void *wait_for_answer(void *data)
 	return (void *)(intptr_t)share_call_finish(data, -1, NULL, &m);
 }
 
-static void expect_disconnected(pthread_t thread)
+static void expect_error_of(pthread_t thread, int error)
 {
 	void *result;
 
 	check_eq(pthread_join(thread, &result), 0);
-	check_error((int)(intptr_t)result, SHARE_EDISCONNECTED);
+	check_error((int)(intptr_t)result, error);
 }
 
 static pthread_t start(void *(*what)(void *), void *data)
@@ -55,7 +55,7 @@ Test(service_end, a_worker_is_told_that_no_caller_can_come)
 	pthread_t thread = start(wait_for_request, s);
 
 	broker_kill();
-	expect_disconnected(thread);
+	expect_error_of(thread, SHARE_EDISCONNECTED);
 	share_service_close(s);
 	share_disconnect(c);
 	next_broker();
@@ -77,13 +77,14 @@ Test(service_end, a_caller_is_told_that_no_worker_can_come)
 	pthread_t thread = start(wait_for_answer, call(s));
 
 	broker_kill();
-	expect_disconnected(thread);
+	expect_error_of(thread, SHARE_EDISCONNECTED);
 	share_service_close(s);
 	share_disconnect(c);
 	next_broker();
 }
 
-/* What a caller asked for was with the worker, or not, as that closes the service. */
+/* What a caller asked for was with the worker, or not, as that closes the service: it says so
+ * itself of what it has. */
 Test(service_end, a_caller_is_told_that_the_last_worker_has_gone)
 {
 	for (int received = 0; received < 2; received++) {
@@ -99,7 +100,7 @@ Test(service_end, a_caller_is_told_that_the_last_worker_has_gone)
 		broker_kill();
 		thread = start(wait_for_answer, p);
 		share_service_close(to);
-		expect_disconnected(thread);
+		expect_error_of(thread, received ? SHARE_ECANCELED : SHARE_EDISCONNECTED);
 		if (received)
 			share_ack(&m, NULL);
 		share_service_close(from);
