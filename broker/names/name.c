@@ -115,12 +115,19 @@ static struct access_object name_object(const struct name *n, const struct acces
 				      .pool = pool};
 }
 
-bool name_may(const struct name *n, const struct client *client, enum access_right right)
+/* Whether the client has this right to the name, as far as it leads to @buffer, or is to. */
+static bool may(const struct name *n, const struct buffer *buffer, const struct client *client,
+		enum access_right right)
 {
-	const struct access_object pool = pool_object(buffer_pool(n->buffer));
+	const struct access_object pool = pool_object(buffer_pool(buffer));
 	const struct access_object what = name_object(n, &pool);
 
 	return client_may(client, right, &what);
+}
+
+bool name_may(const struct name *n, const struct client *client, enum access_right right)
+{
+	return may(n, n->buffer, client, right);
 }
 
 /* Tells who watches what has become of the name. @change is an enum share_change, 0: there is none.
@@ -210,15 +217,6 @@ static void clear(struct broker *b, struct name *n)
 	charge_return(&n->charge);
 }
 
-/* Whether this may be published in the place of what is there already. */
-static bool may_publish(const struct name *n, const struct publication *p)
-{
-	const struct access_object pool = pool_object(buffer_pool(p->buffer));
-	const struct access_object what = name_object(n, &pool);
-
-	return client_may(p->client, RIGHT_PUBLISH, &what);
-}
-
 static int may_replace(const struct name *n, const struct publication *p, struct failure *failure)
 {
 	bool seen = n->buffer && name_may(n, p->client, RIGHT_READ);
@@ -231,7 +229,7 @@ static int may_replace(const struct name *n, const struct publication *p, struct
 	if (!n->buffer)
 		return 0;
 	/* who may publish the name may know that it is taken */
-	if (!may_publish(n, p)) {
+	if (!may(n, p->buffer, p->client, RIGHT_PUBLISH)) {
 		if (seen)
 			return failure_set(failure, SHARE_EACCES, "'%s' belongs to uid %u", n->text,
 					   (unsigned)n->uid);
