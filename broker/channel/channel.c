@@ -89,14 +89,19 @@ struct channel *channel_find(struct broker *b, const void *name, size_t size)
 						    match, &key);
 }
 
+struct access_object channel_object(const struct channel *ch, struct access_object *pool)
+{
+	*pool = pool_object(ch->pool);
+	return (struct access_object){
+	    .kind = OBJECT_CHANNEL, .name = ch->name, .size = ch->size, .pool = pool};
+}
+
 bool channel_may(const struct channel *ch, const struct client *client, enum access_right right)
 {
-	const struct access_object pool = pool_object(ch->pool);
+	struct access_object pool;
+	const struct access_object what = channel_object(ch, &pool);
 
-	return client_may(
-	    client, right,
-	    &(struct access_object){
-		.kind = OBJECT_CHANNEL, .name = ch->name, .size = ch->size, .pool = &pool});
+	return client_may(client, right, &what);
 }
 
 void channel_free(struct channel *ch)

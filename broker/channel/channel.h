@@ -50,6 +50,9 @@ void channels_deinit(struct broker *b);
  * end. */
 const struct channel *channels_next(const struct broker *b, const struct channel *ch);
 uint64_t channel_id(const struct channel *ch);
+/* The channel as an object of rights. The name stays the channel's; @pool becomes what its pool is,
+ * to which it refers. */
+struct access_object channel_object(const struct channel *ch, struct access_object *pool);
 /* Whether the client has this right to the channel. To take part in it, one needs RIGHT_READ, and
  * who writes RIGHT_WRITE. */
 bool channel_may(const struct channel *ch, const struct client *client, enum access_right right);

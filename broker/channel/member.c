@@ -13,7 +13,6 @@
 #include "broker/client/client.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
-#include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
 #include "pages/page.h"
 
@@ -28,18 +27,16 @@ void member_give_slot_back(struct member *m)
 void member_tell(const struct member *m, const char *action)
 {
 	const struct channel *ch = m->channel;
-	const struct access_object pool = pool_object(ch->pool);
+	struct access_object pool;
+	const struct access_object what = channel_object(ch, &pool);
 
 	if (monitors_any(ch->broker))
 		monitors_tell(ch->broker,
-			      &(struct notice){
-				  .action = action,
-				  .what = &(struct access_object){.kind = OBJECT_CHANNEL,
-								  .name = ch->name,
-								  .size = ch->size,
-								  .pool = &pool},
-				  .client = m->client,
-				  .detail = m->role == SHARE_PRODUCER ? "producer" : "consumer"});
+			      &(struct notice){.action = action,
+					       .what = &what,
+					       .client = m->client,
+					       .detail = m->role == SHARE_PRODUCER ? "producer"
+										   : "consumer"});
 }
 
 void member_detach(struct member *m)

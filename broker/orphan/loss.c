@@ -11,14 +11,14 @@
 #include "broker/broker.h"
 #include "broker/channel/records.h"
 #include "broker/log/log.h"
-#include "broker/memory/pool_object.h"
 #include "broker/monitor/monitor.h"
 #include "broker/orphan/inside.h"
 
 void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *producer,
 		       const char *why)
 {
-	const struct access_object pool = pool_object(ch->pool);
+	struct access_object pool;
+	const struct access_object what = channel_object(ch, &pool);
 	uid_t uid = producer ? account_uid(producer->timelines->account) : LOG_UID_UNKNOWN;
 
 	if (n == 0 || ch->broker->has_ended)
@@ -28,15 +28,10 @@ void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *prod
 		       "channel '%s' loses %" PRIu64 " message%s of producers that are gone: %s",
 		       ch->name, n, text_plural(n), why);
 	if (monitors_any(ch->broker))
-		monitors_tell(
-		    ch->broker,
-		    &(struct notice){.action = "lose-messages",
-				     .what = &(struct access_object){.kind = OBJECT_CHANNEL,
-								     .name = ch->name,
-								     .size = ch->size,
-								     .pool = &pool},
-				     .uid = producer ? uid : NOTICE_NOBODY,
-				     .count = n});
+		monitors_tell(ch->broker, &(struct notice){.action = "lose-messages",
+							   .what = &what,
+							   .uid = producer ? uid : NOTICE_NOBODY,
+							   .count = n});
 }
 
 void orphans_lose_often(struct member *producer, uint64_t n)
