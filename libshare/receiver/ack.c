@@ -48,10 +48,12 @@ int message_visit_further(const share_message *m, loan_visit *visit, void *data)
 	return r;
 }
 
-void receiver_free_further(struct receiver *receiver, const share_message *m)
+void receiver_free_loans(struct receiver *receiver, const share_message *m)
 {
 	struct channel_data *d = channel_has_further(receiver->ch) ? data_find(receiver, m) : NULL;
 
+	if (m->buffer)
+		lent_free(receiver, lent_of(buffer_of(m->buffer)));
 	for (uint32_t i = 1; d && i <= d->n_further; i++) {
 		if (d->handles[i])
 			lent_free(receiver, lent_of(buffer_of(d->handles[i])));
@@ -64,18 +66,14 @@ static __attribute__((noinline)) bool give_up_several(struct receiver *receiver,
 						      const share_message *m,
 						      const struct ring_fence *fence)
 {
-	struct channel_data *d = data_find(receiver, m);
-	bool held;
+	const struct channel_data *d = data_find(receiver, m);
 
 	if (!d || !receipt_is_valid(receiver, m->receipt))
 		return false;
-	held = ring_consumer_give_up(receiver->ring, RECEIPT_ROW(m->receipt), m->producer,
+	return ring_consumer_give_up(receiver->ring, RECEIPT_ROW(m->receipt), m->producer,
 				     RECEIPT_TICKET(m->receipt), RECEIPT_VERSION(m->receipt), fence,
 				     m->receipt & RECEIPT_RETAINED, d->further, d->n_further,
 				     d->retained);
-	receiver_free_further(receiver, m);
-	d->n_further = d->retained = 0;
-	return held;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -93,11 +91,9 @@ int receiver_give_up(struct receiver *receiver, share_message *m, const struct r
 	else
 		held = fence ? receiver_ack(receiver, m->producer, m->receipt, *fence, retained)
 			     : receiver_reject(receiver, m->producer, m->receipt, retained);
+	held |= m->buffer != NULL;
+	receiver_free_loans(receiver, m);
 	data_drop(receiver, m);
-	if (m->buffer) {
-		lent_free(receiver, lent_of(buffer_of(m->buffer)));
-		held = true;
-	}
 	message_end(m);
 	receiver->members->held -= held;
 	return held ? 0 : fail(SHARE_EINVAL, GIVEN_UP);

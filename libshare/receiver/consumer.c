@@ -88,14 +88,9 @@ static int receive_at_once(share_channel *ch, share_message *out, size_t stride,
 static void spoil(share_message *m, int error)
 {
 	share_channel *ch = channel_of(m->channel);
-	struct receiver *receiver;
 
-	if (m->buffer) {
-		receiver = receiver_lock(ch);
-		lent_free(receiver, lent_of(buffer_of(m->buffer)));
-		receiver_free_further(receiver, m);
-		channel_unlock(ch);
-	}
+	receiver_free_loans(receiver_lock(ch), m);
+	channel_unlock(ch);
 	message_without_buffer(m);
 	m->after = 0;
 	m->error = error;

@@ -225,8 +225,8 @@ struct loans_work {
 };
 loan_visit loan_order_uses;
 
-/* The loans of a message's buffers behind its first one end: its memory is not to be used. */
-void receiver_free_further(struct receiver *receiver, const share_message *m);
+/* The loans of a message's buffers end: its memory is not to be used. */
+void receiver_free_loans(struct receiver *receiver, const share_message *m);
 /* Gives one message up: it is acknowledged behind @fence, or rejected if that is NULL. 0, or
  * SHARE_EINVAL if the program has given up a copy of it before. */
 int receiver_give_up(struct receiver *receiver, share_message *m, const struct ring_fence *fence);

@@ -17,9 +17,7 @@ void receiver_drop_stash(struct receiver *receiver)
 
 	while ((s = STAILQ_FIRST(&receiver->stash))) {
 		STAILQ_REMOVE_HEAD(&receiver->stash, link);
-		if (s->message.buffer)
-			lent_free(receiver, lent_of(buffer_of(s->message.buffer)));
-		receiver_free_further(receiver, &s->message);
+		receiver_free_loans(receiver, &s->message);
 		data_drop(receiver, &s->message);
 		receiver->members->held--;
 		free(s);
@@ -45,6 +43,11 @@ static void tell_of_stash(struct receiver *receiver, int ms)
 {
 	const struct members *members = receiver->members;
 
+	/* by another thread: nobody would take it */
+	if (members->given_up || members->closed) {
+		receiver_drop_stash(receiver);
+		return;
+	}
 	if (members->sleeper)
 		waiter_wake(members->sleeper);
 	if (members->asleep || !members->wants_fd)
@@ -57,24 +60,21 @@ static void tell_of_stash(struct receiver *receiver, int ms)
 /* For the next call, which may have it in so many milliseconds. */
 void channel_stash(share_channel *ch, share_message *m, int ms)
 {
-	struct receiver *receiver;
+	DETAIL_STAYS;
 	struct channel_stashed *s = malloc(sizeof(*s));
+	struct receiver *receiver = receiver_lock(ch);
 
-	if (!s) { /* a loss in broadcast, and said: it is as if it had been dropped */
-		channel_ack_unused(m);
-		return;
-	}
-	s->message = *m;
-	s->message.size = sizeof(s->message);
-	m->channel = NULL;
-	message_without_buffer(m);
-	receiver = receiver_lock(ch);
-	STAILQ_INSERT_TAIL(&receiver->stash, s, link);
-	/* by another thread: nobody would receiver_take it */
-	if (receiver->members->given_up || receiver->members->closed)
-		receiver_drop_stash(receiver);
-	else
+	if (s) {
+		s->message = *m;
+		s->message.size = sizeof(s->message);
+		STAILQ_INSERT_TAIL(&receiver->stash, s, link);
+		m->channel = NULL;
+		message_without_buffer(m);
 		tell_of_stash(receiver, ms);
-	bell_ring(&ch->changed);
+		bell_ring(&ch->changed);
+	} else { /* a loss in broadcast, and said: it is as if it had been dropped */
+		receiver_give_up(receiver, m, &(struct ring_fence){0, 0});
+		receiver_wake_producers(receiver);
+	}
 	channel_unlock_and_end(ch);
 }
