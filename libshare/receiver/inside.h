@@ -15,7 +15,7 @@
  *   data.c, behind.c, lent.c    what the receiver has of messages
  *   incoming.c, producers.c     what comes, and from whom
  *   retain.c, ack.c, reject.c   what is given back
- *   stash.c, ends.c, waiting.c  what is put by, who has gone, and waiting
+ *   waiting.c                   what is put by, who has gone, and waiting
  *   consumer.c                  what the program calls to receive
  *   receiver.c                  the role, which those ask that open and end a channel
  */
@@ -252,35 +252,14 @@ int message_lease_kept(share_message *m);
 int message_let_go_of_kept(share_message *m, void *stream, bool rejected);
 
 /* ------------------------------------------------------------------------------------------- */
-/* stash.c                                                                                     */
+/* waiting.c                                                                                   */
 
 /* Puts a message by for the next call, which may have it in so many milliseconds. */
 void channel_stash(share_channel *ch, share_message *m, int ms);
-/* There is one: answers 1 and the message, whose error is the thread's last one. */
-int receiver_take_from_stash(struct receiver *receiver, share_message *out);
 /* Messages that were received and not handed out go to others. */
 void receiver_drop_stash(struct receiver *receiver);
-
-/* ------------------------------------------------------------------------------------------- */
-/* ends.c                                                                                      */
-
-/* Learns who takes part: 0 or an error. Who always has something to receive looks for no ends, and
- * needs rows as well. */
-int receiver_learn_who_is_there_unlocking(struct receiver *receiver);
-/* Producers that say themselves that they have closed the channel. */
-void receiver_note_ends(struct receiver *receiver);
-/* Of those that are gone: what is drained, and whether it was the last. 0, 1 and an orphan, or an
- * error. */
-int receiver_look_for_ends_unlocking(struct receiver *receiver, share_message *out);
-/* Whether the broker has an orphan for who asks, and the question: 1 and a message, 0 or an error.
- */
-bool receiver_wants_orphan(const struct receiver *receiver);
-int receiver_ask_for_orphan_unlocking(struct receiver *receiver, share_message *out);
 /* The program was not told of the end, as it was given messages in the same call. */
 void channel_tell_end_again(share_channel *ch);
-
-/* ------------------------------------------------------------------------------------------- */
-/* waiting.c                                                                                   */
 
 #define RECEIVER_LOOKS_ONLY (-2) /* as a time limit: 0, without being asked again */
 /* So many looks until it is seen that a producer has died, by who never sleeps. */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Waiting for a message: what there is without waiting, a few looks before going to sleep, and the
- * sleep, of a thread or of an event loop.
+ * Waiting for a message: what was put by, what there is without waiting and whether anything more
+ * may come, a few looks before going to sleep, and the sleep, of a thread or of an event loop.
  */
+
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/program/error.h"
-#include "libshare/receiver/inside.h"
+#include "libshare/receiver/data.h"
 
 #define SPINS    20 /* looks before going to sleep: about a microsecond */
 #define VAIN     4  /* spins for nothing, after which it is not done again but now and then */
@@ -17,6 +19,236 @@
 
 /* While orphans wait, so many messages of who is there come before one of these is asked for. */
 #define ORPHAN_TURN 16
+
+/* That long the broker is given to say who has come or gone, whatever the time limit: that there is
+ * nothing to receive is true then, and it takes no time unless the broker is stopped. Without an
+ * answer we go on, and look now and then whether there is one. */
+#define PATIENCE_MS 500
+
+/* ------------------------------------------------------------------------------------------- */
+/* Messages that were received, but could not be made ready yet for a reason that may pass (a  */
+/* time limit, want of memory). The next call takes them from here.                            */
+
+/* Not acknowledged, so that in a queue somebody else gets them. */
+void receiver_drop_stash(struct receiver *receiver)
+{
+	struct channel_stashed *s;
+
+	while ((s = STAILQ_FIRST(&receiver->stash))) {
+		STAILQ_REMOVE_HEAD(&receiver->stash, link);
+		receiver_free_loans(receiver, &s->message);
+		data_drop(receiver, &s->message);
+		receiver->members->held--;
+		free(s);
+	}
+}
+
+/* There is one: answers 1 and the message, whose error is the thread's last one. */
+static int take_from_stash(struct receiver *receiver, share_message *out)
+{
+	struct channel_stashed *s = STAILQ_FIRST(&receiver->stash);
+
+	STAILQ_REMOVE_HEAD(&receiver->stash, link);
+	struct_out(share_message, out, &s->message);
+	if (s->message.error != 0)
+		fail(s->message.error, "%s", share_strerror(s->message.error));
+	free(s);
+	return 1;
+}
+
+/* Whoever waits may have it: another thread, and an event loop in so many milliseconds, before
+ * which it would only be told the same. What came meanwhile is seen then as well. */
+static void tell_of_stash(struct receiver *receiver, int ms)
+{
+	const struct members *members = receiver->members;
+
+	/* given up by another thread, so that nobody would take it */
+	if (members->given_up || members->closed) {
+		receiver_drop_stash(receiver);
+		return;
+	}
+	if (members->sleeper)
+		waiter_wake(members->sleeper);
+	if (members->asleep || !members->wants_fd)
+		return;
+	if (ms > 0)
+		channel_drain_doorbell(receiver->ch);
+	channel_look_later(receiver->ch, ms);
+}
+
+/* For the next call, which may have it in so many milliseconds. */
+void channel_stash(share_channel *ch, share_message *m, int ms)
+{
+	DETAIL_STAYS;
+	struct channel_stashed *s = malloc(sizeof(*s));
+	struct receiver *receiver = receiver_lock(ch);
+
+	if (s) {
+		s->message = *m;
+		s->message.size = sizeof(s->message);
+		STAILQ_INSERT_TAIL(&receiver->stash, s, link);
+		m->channel = NULL;
+		message_without_buffer(m);
+		tell_of_stash(receiver, ms);
+		bell_ring(&ch->changed);
+	} else { /* a loss in broadcast, and said: it is as if it had been dropped */
+		receiver_give_up(receiver, m, &(struct ring_fence){0, 0});
+		receiver_wake_producers(receiver);
+	}
+	channel_unlock_and_end(ch);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Whether anything more may come: who takes part, what those that are gone have left          */
+/* (orphans, which the broker gives to who has nothing else), and the end of the last producer */
+
+/* Producers that we do not know yet have to wait where the broker takes its time (is stopped, say):
+ * those we know have not, nor has who wants to know that there is nothing. */
+static int sync_in_time_unlocking(struct receiver *receiver)
+{
+	int r = members_sync_until_unlocking(receiver->members,
+					     deadline_from(receiver->slow ? 0 : PATIENCE_MS));
+
+	receiver->slow = r == 1;
+	return r == 1 ? 0 : r;
+}
+
+/* Who holds something is told of the end nevertheless: it may wait for that to give it back. Once
+ * the broker is lost no message can come; but those that it said to wait were received by nobody,
+ * so there is no end to tell. */
+static bool orphans_may_come(const struct receiver *receiver)
+{
+	if (!channel_has_copies(&receiver->ch->shape, receiver->ch->layout) || receiver->stale ||
+	    receiver->members->held > 0)
+		return false;
+	return receiver->orphans.waiting > 0 ||
+	       (!receiver->members->alone &&
+		(!receiver->orphans.asked ||
+		 (receiver->orphans.others > 0 && !MUTATION(end_early))));
+}
+
+/* 1 and a message, 0, or an error. */
+static int ask_for_orphan_unlocking(struct receiver *receiver, share_message *out)
+{
+	int r;
+
+	receiver->orphans.wanted = true;
+	/* anything but what it is */
+	receiver->members->epoch =
+	    atomic_load_explicit(&receiver->ch->control->epoch, memory_order_acquire) - 1;
+	r = sync_in_time_unlocking(receiver);
+	if (r == 0 && !STAILQ_EMPTY(&receiver->stash))
+		r = take_from_stash(receiver, out);
+	return r;
+}
+
+/* Whether the broker has an orphan for who asks. */
+static bool wants_orphan(const struct receiver *receiver)
+{
+	return receiver->orphans.waiting > 0 && !receiver->orphans.asked && !receiver->stale &&
+	       !receiver->members->alone;
+}
+
+/* The last producer has gone, and this was not said yet; or 1: messages that it or others have left
+ * may yet come to who has none. If the broker is lost while such messages wait, that is an error.
+ */
+static int end_of_producers(struct receiver *receiver)
+{
+	int end = receiver->last_end ? receiver->last_end : SHARE_EPIPE;
+
+	if (!receiver->had_producers)
+		return 0;
+	for (uint32_t i = 0; i < receiver->ch->shape.rows; i++) {
+		const struct channel_peer *p = &receiver->members->peers[i];
+
+		if (!p->member || p->over)
+			continue;
+		/* empty, but held: the end of what there is to receive */
+		if ((members_is_there(p) && !p->ended) || !p->known ||
+		    !ring_consumer_is_empty(receiver->ring, i))
+			return 0;
+		end = members_end_of(p);
+	}
+	if (orphans_may_come(receiver))
+		return receiver->members->alone ? client_lost(receiver->ch->client) : 1;
+	receiver->had_producers = false;
+	receiver->last_end = end;
+	for (uint32_t i = 0; i < receiver->ch->shape.rows; i++)
+		receiver->members->peers[i].end_told = true;
+	if (end == SHARE_EOWNERDEAD)
+		return fail(end, "the last producer of this channel has died");
+	return fail(end, "the last producer has closed this channel");
+}
+
+/* So many producers that are gone may have a row though they are drained. The other half is for
+ * those to come: who has no row for one is expelled. */
+static uint32_t spare_rows(const struct receiver *receiver)
+{
+	return receiver->ch->shape.rows / 2;
+}
+
+/* What waits is mostly of those that we know already. */
+static bool rows_may_be_wanted(const struct receiver *receiver)
+{
+	return receiver->orphans.waiting > 0 && !receiver->stale && !receiver->members->alone;
+}
+
+/* Of those that are gone: what is drained, and whether it was the last. 0, 1 and an orphan, or an
+ * error. */
+static int look_for_ends_unlocking(struct receiver *receiver, share_message *out)
+{
+	int r;
+
+	receiver->members->some_gone = false; /* before the lock is given up */
+	if (receiver_forget_drained_unlocking(
+		receiver, rows_may_be_wanted(receiver) ? spare_rows(receiver) : 0))
+		receiver->members->some_gone = true;
+	r = end_of_producers(receiver);
+	if (r == 1 && !receiver->orphans.asked) {
+		r = ask_for_orphan_unlocking(receiver, out);
+		if (r == 0)
+			r = end_of_producers(receiver);
+		else if (r == 1)
+			return r;
+	}
+	if (r != 1)
+		return r;
+	receiver->members->some_gone = true; /* it is looked again when the broker says something */
+	return 0;
+}
+
+/* Producers that say themselves that they have closed the channel. */
+static void note_ends(struct receiver *receiver)
+{
+	uint32_t row;
+
+	while (ring_consumer_end(receiver->ring, &row)) {
+		receiver->members->peers[row].ended = true;
+		receiver->members->some_gone = true;
+	}
+}
+
+/* 0 or an error. Who always has something to receive looks for no ends, and needs rows as well. */
+static int learn_who_is_there_unlocking(struct receiver *receiver)
+{
+	int r = sync_in_time_unlocking(receiver);
+
+	if (r == 0)
+		receiver_forget_drained_unlocking(receiver, spare_rows(receiver));
+	return r;
+}
+
+void channel_tell_end_again(share_channel *ch)
+{
+	struct receiver *receiver;
+	receiver = receiver_lock(ch);
+	receiver->had_producers = true;
+	receiver->members->some_gone = true;
+	channel_unlock(ch);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Waiting                                                                                     */
 
 static int nothing_yet(const struct receiver *receiver, int timeout_ms)
 {
@@ -41,16 +273,15 @@ static int look_unlocking(struct receiver *receiver, share_message *out)
 	int r = 0;
 
 	if (!STAILQ_EMPTY(&receiver->stash))
-		return receiver_take_from_stash(receiver, out);
+		return take_from_stash(receiver, out);
 	if (members_are_out_of_date(receiver->members))
-		r = receiver_learn_who_is_there_unlocking(receiver);
+		r = learn_who_is_there_unlocking(receiver);
 	else
 		receiver->slow = false;
 	if (r == 0 && !STAILQ_EMPTY(&receiver->stash))
-		return receiver_take_from_stash(receiver, out);
-	if (r == 0 && receiver_wants_orphan(receiver) &&
-	    ++receiver->orphans.turn % ORPHAN_TURN == 0)
-		r = receiver_ask_for_orphan_unlocking(receiver, out);
+		return take_from_stash(receiver, out);
+	if (r == 0 && wants_orphan(receiver) && ++receiver->orphans.turn % ORPHAN_TURN == 0)
+		r = ask_for_orphan_unlocking(receiver, out);
 	if (r == 0 && (!receiver->stale || receiver->before_stale > 0))
 		r = receiver_take_run(receiver, out, 0, 1);
 	if (r != 0)
@@ -61,21 +292,21 @@ static int look_unlocking(struct receiver *receiver, share_message *out)
 			    "acknowledgements to too many that are gone: it has to open the "
 			    "channel again");
 	receiver_wake_producers(receiver);
-	if (receiver_wants_orphan(receiver)) {
-		r = receiver_ask_for_orphan_unlocking(receiver, out);
+	if (wants_orphan(receiver)) {
+		r = ask_for_orphan_unlocking(receiver, out);
 		if (r != 0)
 			return r;
 	}
 	if (++receiver->looks % RECEIVER_LOOKS == 0)
 		members_look_for_deaths(receiver->members);
-	receiver_note_ends(receiver);
+	note_ends(receiver);
 	/* Who has just closed the channel may have done so as somebody else has come, of whom the
 	 * broker has told in the control page before: that is read after the word of the end. While
 	 * the broker takes its time, the last one that we know need not be the last either. */
 	if (!receiver->members->some_gone || receiver->slow ||
 	    (members_are_out_of_date(receiver->members) && !MUTATION(end_without_asking)))
 		return 0;
-	return receiver_look_for_ends_unlocking(receiver, out);
+	return look_for_ends_unlocking(receiver, out);
 }
 
 /* There is nothing: whether there may be something later. 0, 1 and a message, or an error. */
