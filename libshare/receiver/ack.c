@@ -25,86 +25,11 @@
 	"there is no message (its channel is NULL): none was received, or it was given up"
 
 /* ------------------------------------------------------------------------------------------- */
-/* Buffers behind the first one of a message                                                   */
-
-/* Where they are. It stays as long as the message is not given up, and others keep off it: who
- * gives the message up has taken it. NULL: there are none. */
-struct channel_data *message_find_further(const share_message *m)
-{
-	share_channel *ch = channel_of(m->channel);
-	struct channel_data *d = data_find(receiver_lock(ch), m);
-
-	channel_unlock(ch);
-	return d && d->n_further > 0 ? d : NULL;
-}
-
-int message_visit_further(const share_message *m, loan_visit *visit, void *data)
-{
-	const struct channel_data *d = message_further(m);
-	int r = 0;
-
-	for (uint32_t i = 1; d && r == 0 && i <= d->n_further; i++)
-		r = d->handles[i] ? visit(d->handles[i], data) : 0;
-	return r;
-}
-
-void receiver_free_loans(struct receiver *receiver, const share_message *m)
-{
-	struct channel_data *d = channel_has_further(receiver->ch) ? data_find(receiver, m) : NULL;
-
-	if (m->buffer)
-		lent_free(receiver, lent_of(buffer_of(m->buffer)));
-	for (uint32_t i = 1; d && i <= d->n_further; i++) {
-		if (d->handles[i])
-			lent_free(receiver, lent_of(buffer_of(d->handles[i])));
-		d->handles[i] = NULL;
-	}
-}
-
-/* receiver_give_up() with all its buffers. False if it was given up before. */
-static __attribute__((noinline)) bool give_up_several(struct receiver *receiver,
-						      const share_message *m,
-						      const struct ring_fence *fence)
-{
-	const struct channel_data *d = data_find(receiver, m);
-
-	if (!d || !receipt_is_valid(receiver, m->receipt))
-		return false;
-	return ring_consumer_give_up(receiver->ring, RECEIPT_ROW(m->receipt), m->producer,
-				     RECEIPT_TICKET(m->receipt), RECEIPT_VERSION(m->receipt), fence,
-				     m->receipt & RECEIPT_RETAINED, d->further, d->n_further,
-				     d->retained);
-}
-
-/* ------------------------------------------------------------------------------------------- */
-
-/* Gives one message up: it is acknowledged behind @fence, or rejected if that is NULL. 0, or
- * SHARE_EINVAL if the program has given up a copy of it before. */
-int receiver_give_up(struct receiver *receiver, share_message *m, const struct ring_fence *fence)
-{
-	bool retained = m->receipt & RECEIPT_RETAINED, held;
-
-	if (!m->channel)
-		return 0;
-	if (channel_has_further(receiver->ch))
-		held = give_up_several(receiver, m, fence);
-	else
-		held = fence ? receiver_ack(receiver, m->producer, m->receipt, *fence, retained)
-			     : receiver_reject(receiver, m->producer, m->receipt, retained);
-	held |= m->buffer != NULL;
-	receiver_free_loans(receiver, m);
-	data_drop(receiver, m);
-	message_end(m);
-	receiver->members->held -= held;
-	return held ? 0 : fail(SHARE_EINVAL, GIVEN_UP);
-}
-
-/* ------------------------------------------------------------------------------------------- */
 /* Before that                                                                                 */
 
 /* The references that messages have to their buffers are theirs still, where they were not given
  * up. */
-void messages_keep_all(share_message *messages, size_t n)
+static void keep_all(share_message *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (messages[i].channel && messages[i].buffer)
@@ -112,18 +37,18 @@ void messages_keep_all(share_message *messages, size_t n)
 }
 
 /* Those references are taken from them, so that of two who give the same message up one does. */
-int messages_take_all(share_message *messages, size_t n)
+static int take_all(share_message *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (!messages[i].buffer || handle_take_lent(messages[i].buffer, HANDLE_BUFFER))
 			continue;
-		messages_keep_all(messages, i);
+		keep_all(messages, i);
 		return fail(SHARE_EINVAL, GIVEN_UP);
 	}
 	return 0;
 }
 
-int messages_check(const share_message *messages, size_t n)
+static int check(const share_message *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (!messages[i].channel)
@@ -142,7 +67,13 @@ static int is_kept(share_buffer *handle, void *unused)
 	return !loan_is_plain(handle);
 }
 
-int loan_order_uses(share_buffer *handle, void *work)
+/* What was told of loans by share_release() comes before what is done on the stream next. */
+struct loans_work {
+	void *stream;
+	share_buffer *first; /* NULL: there are none; all have memory of the same pool */
+};
+
+static int order_uses(share_buffer *handle, void *work)
 {
 	struct loans_work *w = work;
 
@@ -157,7 +88,7 @@ static int signal_all(share_channel *ch, const share_message *messages, size_t n
 	struct loans_work w = {stream, NULL};
 	share_fence fence = {0, 0};
 	bool fatal;
-	int r = messages_visit(ch, messages, n, loan_order_uses, &w);
+	int r = messages_visit(ch, messages, n, order_uses, &w);
 
 	*out = (struct ring_fence){0, 0};
 	if (!w.first)
@@ -256,7 +187,7 @@ static int ack_many(share_message *messages, size_t n, void *stream)
 {
 	HAZARDS;
 	share_channel *ch;
-	int r = messages_check(messages, n);
+	int r = check(messages, n);
 
 	if (r != 0)
 		return r;
@@ -269,10 +200,10 @@ static int ack_many(share_message *messages, size_t n, void *stream)
 		}
 		return r;
 	}
-	r = messages_take_all(messages, n);
+	r = take_all(messages, n);
 	if (r == 0) {
 		r = ack_taken(ch, messages, n, stream);
-		messages_keep_all(messages, n);
+		keep_all(messages, n);
 	}
 	return r;
 }
@@ -393,17 +324,17 @@ int share_try_ack(share_message *m)
 	share_channel *ch;
 
 	if (r == 0)
-		r = messages_check(m, 1);
+		r = check(m, 1);
 	if (r != 0)
 		return r;
 	ch = channel_of(m->channel);
 	if (ch->role != SHARE_CONSUMER)
 		r = 1;
 	else
-		r = messages_take_all(m, 1);
+		r = take_all(m, 1);
 	if (r == 0) {
 		r = try_ack(ch, m);
-		messages_keep_all(m, 1);
+		keep_all(m, 1);
 	}
 	return r == 1 ? fail_constant(SHARE_EAGAIN, "to acknowledge this may take a while") : r;
 }
@@ -452,7 +383,7 @@ int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 	if (are_on_same_device(buffer_of(m->buffer), buffer_of(sent)) && is_the_messages(m))
 		return ack_behind(m, signalled);
 	r = ack_taken(ch, m, 1, stream);
-	messages_keep_all(m, 1);
+	keep_all(m, 1);
 	return r;
 }
 
@@ -465,4 +396,125 @@ void channel_ack_unused(share_message *m)
 		sender_ack_taken_back(ch, m, NULL);
 	else
 		ack_behind(m, (struct ring_fence){0, 0});
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Rejecting is acknowledging with another word, but the thread waits for the stream: there is  */
+/* no fence that whoever gets the message next would wait for                                   */
+
+static int check_reject(share_channel *ch, const share_message *m)
+{
+	struct receiver *receiver;
+	uint32_t row = RECEIPT_ROW(m->receipt);
+	bool can;
+
+	if (ch->role != SHARE_CONSUMER)
+		return fail_constant(SHARE_EACCES,
+				     "a message that was taken back is its producer's own");
+	if (ch->shape.mode != CHANNEL_QUEUE)
+		return fail_constant(SHARE_ENOTSUP,
+				     "only a message of a queue can go to somebody else: of a "
+				     "broadcast, each consumer has its own");
+	if (ch->client->version < WIRE_VERSION_ORPHANS)
+		return fail_constant(
+		    SHARE_ENOTSUP,
+		    "this broker is too old to know rejections: once the producer is "
+		    "gone it would take this one for an acknowledgement");
+	if (channel_has_owner(ch))
+		return fail_constant(SHARE_ENOTSUP,
+				     "a request to a service is to be answered, or acknowledged");
+	receiver = receiver_lock(ch);
+	can = row >= ch->shape.rows || ring_consumer_can_reject(receiver->ring, row);
+	channel_unlock(ch);
+	return can ? 0
+		   : fail_constant(SHARE_ENOTSUP,
+				   "the producer of this message has an earlier version of the "
+				   "library, which would take it for acknowledged");
+}
+
+/* Other threads may let go of what the program keeps, and note their work, meanwhile. */
+static int order_all_uses(share_buffer *handle, void *work)
+{
+	struct loans_work *w = work;
+	struct ordering o = {.timeout_ms = -1, .dead_is_done = true};
+	struct fences users = {.n = 0};
+	share_buffer *b = buffer_of(handle);
+	int r;
+
+	if (loan_is_plain(handle))
+		return order_uses(handle, work);
+	w->first = w->first ? w->first : b;
+	r = uses_hold(b, &users);
+	o.fences = users.all;
+	o.n = users.n;
+	if (r == 0 && users.n > 0)
+		r = stream_wait(b->client, b->mapping, w->stream, &o);
+	fences_deinit(&users);
+	return r;
+}
+
+/* Whoever gets the message next may use the memory at once. */
+static int wait_for_work(share_channel *ch, share_message *m, void *stream)
+{
+	struct loans_work w = {stream, NULL};
+	bool fatal = false;
+	int r = messages_visit(ch, m, 1, order_all_uses, &w);
+
+	if (!w.first || MUTATION(reject_at_once))
+		return 0;
+	if (r == 0)
+		r = stream_synchronize(ch->client, w.first->mapping, stream, &fatal);
+	if (r == 0 || fatal) /* nothing runs on that device any more */
+		return 0;
+	return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
+}
+
+static int reject_taken(share_channel *ch, share_message *m, void *stream)
+{
+	struct receiver *receiver;
+	int r = 0, failed;
+
+	if (m->buffer)
+		r = stream_check(ch->client, buffer_of(m->buffer)->segment->kind, stream);
+	if (r == 0)
+		r = wait_for_work(ch, m, stream);
+	if (r == 0)
+		r = message_lease_kept(m);
+	if (r != 0)
+		return r;
+	channel_hold(ch);
+	failed = message_let_go_of_kept(m, stream, true);
+	/* what another thread has let go of since is the message's alone, with work noted of it */
+	if (failed == 0)
+		failed = wait_for_work(ch, m, stream);
+	if (failed != SHARE_EINVAL && failed != SHARE_ENOTSUP) {
+		receiver = receiver_lock(ch);
+		r = receiver_give_up(receiver, m, NULL);
+		receiver_wake_producers(receiver);
+		channel_unlock(ch);
+	}
+	channel_let_go(ch);
+	return failed != 0 ? failed : r;
+}
+
+int share_reject(share_message *m, void *stream)
+{
+	RANGE("share_reject", 0);
+	HAZARDS;
+	share_channel *ch;
+	int r = message_check(m);
+
+	if (r == 0)
+		r = check(m, 1);
+	if (r != 0)
+		return r;
+	ch = channel_of(m->channel);
+	r = check_reject(ch, m);
+	if (r == 0)
+		r = take_all(m, 1);
+	if (r == 0) {
+		r = reject_taken(ch, m, stream);
+		keep_all(m, 1);
+	}
+	return r;
 }

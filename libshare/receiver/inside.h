@@ -14,7 +14,7 @@
  *
  *   data.c, behind.c, lent.c    what the receiver has of messages
  *   incoming.c, producers.c     what comes, and from whom
- *   retain.c, ack.c, reject.c   what is given back
+ *   give_up.c, ack.c            what is given back
  *   waiting.c                   what is put by, who has gone, and waiting
  *   consumer.c                  what the program calls to receive
  *   receiver.c                  the role, which those ask that open and end a channel
@@ -135,7 +135,7 @@ void receiver_ask(struct members *members, struct wire_channel_sync *question);
 bool receiver_may_get_more(struct members *members);
 
 /* ------------------------------------------------------------------------------------------- */
-/* ack.c                                                                                       */
+/* give_up.c                                                                                   */
 
 #define RECEIPT(row, ticket, version) ((uint64_t)(version) << 32 | (uint64_t)(ticket) << 8 | (row))
 #define RECEIPT_RETAINED              0x80 /* its handle has a lease */
@@ -218,32 +218,16 @@ static inline __attribute__((always_inline)) int messages_visit(const share_chan
 	return r;
 }
 
-/* What was told of loans by share_release() comes before what is done on the stream next. */
-struct loans_work {
-	void *stream;
-	share_buffer *first; /* NULL: there are none; all have memory of the same pool */
-};
-loan_visit loan_order_uses;
-
 /* The loans of a message's buffers end: its memory is not to be used. */
 void receiver_free_loans(struct receiver *receiver, const share_message *m);
 /* Gives one message up: it is acknowledged behind @fence, or rejected if that is NULL. 0, or
  * SHARE_EINVAL if the program has given up a copy of it before. */
 int receiver_give_up(struct receiver *receiver, share_message *m, const struct ring_fence *fence);
 
-/* Whether these can be given up together: 0 or an error. */
-int messages_check(const share_message *messages, size_t n);
-/* The references that messages have to their buffers are taken from them, so that of two who give
- * the same message up one does; and are theirs still, where they were not given up. */
-int messages_take_all(share_message *messages, size_t n);
-void messages_keep_all(share_message *messages, size_t n);
 static inline bool channel_has_owner(const share_channel *ch)
 {
 	return atomic_load_explicit(&ch->owner, memory_order_relaxed);
 }
-
-/* ------------------------------------------------------------------------------------------- */
-/* retain.c                                                                                    */
 
 /* Of several, each that is kept gets a lease before anything is given up: the message is
  * acknowledged as a whole, so that none of its loans can go on alone. 0 or an error. */
