@@ -21,9 +21,6 @@
 #include "libshare/segment/segment.h"
 #include "libshare/sender/sender.h"
 
-#define NO_MESSAGE \
-	"there is no message (its channel is NULL): none was received, or it was given up"
-
 /* ------------------------------------------------------------------------------------------- */
 /* Before that                                                                                 */
 
@@ -52,7 +49,9 @@ static int check(const share_message *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (!messages[i].channel)
-			return fail(SHARE_EINVAL, NO_MESSAGE);
+			return fail(SHARE_EINVAL,
+				    "there is no message (its channel is NULL): none was received, "
+				    "or it was given up");
 		if (!handle_exists(messages[i].channel, HANDLE_CHANNEL))
 			return fail(SHARE_EINVAL, GIVEN_UP);
 		if (messages[i].channel != messages[0].channel)
@@ -105,19 +104,18 @@ static int signal_all(share_channel *ch, const share_message *messages, size_t n
 	return 0;
 }
 
-/* 0, or SHARE_EINVAL and the like when nothing more can be done on this stream. */
-static int ack_loans(share_channel *ch, share_message *messages, size_t n, void *stream,
-		     int *failed)
+/* 0, or SHARE_EINVAL and the like when nothing more can be done on this stream; else an error of
+ * some of them, which are given up. */
+static int ack_loans(share_channel *ch, share_message *messages, size_t n, void *stream)
 {
 	struct receiver *receiver;
 	const share_channel *handle = messages[0].channel;
 	struct ring_fence fence;
 	uint32_t held;
-	int r = signal_all(ch, messages, n, stream, &fence);
+	int r, failed = signal_all(ch, messages, n, stream, &fence);
 
-	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
-		return r;
-	*failed = r;
+	if (failed == SHARE_EINVAL || failed == SHARE_ENOTSUP)
+		return failed;
 	receiver = receiver_lock(ch);
 	/* a message without memory is nothing that would keep the channel for who has a copy */
 	if (handle && !handle_exists(handle, HANDLE_CHANNEL)) {
@@ -127,12 +125,12 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 	held = receiver->members->held;
 	for (size_t i = 0; i < n; i++) {
 		r = receiver_give_up(receiver, &messages[i], &fence);
-		*failed = *failed ? *failed : r;
+		failed = failed ? failed : r;
 	}
 	receiver_acked_behind(receiver, fence, held - receiver->members->held);
 	receiver_wake_producers(receiver);
 	channel_unlock_and_end(ch);
-	return 0;
+	return failed;
 }
 
 /* Each is let go of, whatever a broken device says of those before: what the program keeps of a
@@ -152,7 +150,7 @@ static int let_go_of_all_kept(share_message *messages, size_t n, void *stream)
 
 static int ack_taken(share_channel *ch, share_message *messages, size_t n, void *stream)
 {
-	int r = 0, failed = 0;
+	int r = 0, failed;
 	void *owner;
 
 	for (size_t i = 0; r == 0 && i < n; i++)
@@ -164,23 +162,20 @@ static int ack_taken(share_channel *ch, share_message *messages, size_t n, void 
 	owner = channel_owner(ch);
 	for (size_t i = 0; owner && i < n; i++)
 		ch->before_ack(owner, &messages[i]);
-	if (!messages_visit(ch, messages, n, is_kept, NULL)) {
-		r = ack_loans(ch, messages, n, stream, &failed);
-		return r != 0 ? r : failed;
-	}
+	if (!messages_visit(ch, messages, n, is_kept, NULL))
+		return ack_loans(ch, messages, n, stream);
 	for (size_t i = 0; r == 0 && i < n; i++)
 		r = message_lease_kept(&messages[i]);
 	if (r != 0)
 		return r;
 	channel_hold(ch);
-	r = let_go_of_all_kept(messages, n, stream);
-	if (r != SHARE_EINVAL && r != SHARE_ENOTSUP) {
-		int later = ack_loans(ch, messages, n, stream, &failed);
-
-		r = r != 0 ? r : later;
+	failed = let_go_of_all_kept(messages, n, stream);
+	if (failed != SHARE_EINVAL && failed != SHARE_ENOTSUP) {
+		r = ack_loans(ch, messages, n, stream);
+		failed = failed != 0 ? failed : r;
 	}
 	channel_let_go(ch);
-	return r != 0 ? r : failed;
+	return failed;
 }
 
 static int ack_many(share_message *messages, size_t n, void *stream)
@@ -208,11 +203,17 @@ static int ack_many(share_message *messages, size_t n, void *stream)
 	return r;
 }
 
+static bool has_owner(const share_channel *ch)
+{
+	return atomic_load_explicit(&ch->owner, memory_order_relaxed);
+}
+
 /* As receiver_give_up(), of a message without memory. */
 static bool give_up_data(struct receiver *receiver, share_message *m)
 {
-	bool held = receiver_ack(receiver, m->producer, m->receipt, (struct ring_fence){0, 0},
-				 m->receipt & RECEIPT_RETAINED);
+	static const struct ring_fence none = {0, 0};
+	bool held = receiver_return(receiver, m->producer, m->receipt, &none,
+				    m->receipt & RECEIPT_RETAINED);
 
 	data_drop(receiver, m);
 	message_end(m);
@@ -236,7 +237,7 @@ static bool ack_data(share_message *messages, size_t n, int *r)
 	uint32_t held = 0;
 
 	if (!handle || !are_data(messages, n, handle) || !handle_exists(handle, HANDLE_CHANNEL) ||
-	    ch->role != SHARE_CONSUMER || channel_has_owner(ch) || channel_has_further(ch) ||
+	    ch->role != SHARE_CONSUMER || has_owner(ch) || channel_has_further(ch) ||
 	    client_is_forked(ch->client))
 		return false;
 	receiver = receiver_lock(ch);
@@ -288,13 +289,16 @@ int share_ack_many(share_message *messages, size_t n, void *stream)
 	return r != 0 ? r : ack_larger(messages, n, stream);
 }
 
+static int is_others(share_buffer *handle, void *unused)
+{
+	return is_kept(handle, unused) || !uses_are_over(buffer_of(handle));
+}
+
 /* The memory is used by nobody any more, whatever streams there are. */
 static bool is_unused(const share_message *m)
 {
-	const share_buffer *b = buffer_of(m->buffer);
-
-	return !b || (loan_is_plain(m->buffer) && !b->segment->kind->on_device &&
-		      uses_are_over(buffer_of(m->buffer)));
+	return !m->buffer ||
+	       (!is_others(m->buffer, NULL) && !buffer_of(m->buffer)->segment->kind->on_device);
 }
 
 /* 1: it takes more. A channel that is closed may end with the message. */
@@ -304,7 +308,7 @@ static int try_ack(share_channel *ch, share_message *m)
 	struct receiver *receiver;
 	int r = 1;
 
-	if (channel_has_owner(ch) || channel_has_further(ch) || !is_unused(m))
+	if (has_owner(ch) || channel_has_further(ch) || !is_unused(m))
 		return 1;
 	receiver = receiver_trylock(ch);
 	if (!receiver)
@@ -328,26 +332,12 @@ int share_try_ack(share_message *m)
 	if (r != 0)
 		return r;
 	ch = channel_of(m->channel);
-	if (ch->role != SHARE_CONSUMER)
-		r = 1;
-	else
-		r = take_all(m, 1);
+	r = ch->role == SHARE_CONSUMER ? take_all(m, 1) : 1;
 	if (r == 0) {
 		r = try_ack(ch, m);
 		keep_all(m, 1);
 	}
 	return r == 1 ? fail_constant(SHARE_EAGAIN, "to acknowledge this may take a while") : r;
-}
-
-static int ack_behind(share_message *m, struct ring_fence fence)
-{
-	share_channel *ch = channel_of(m->channel);
-	struct receiver *receiver = receiver_lock(ch);
-	int r = receiver_give_up(receiver, m, &fence);
-
-	receiver_wake_producers(receiver);
-	channel_unlock_and_end(ch);
-	return r;
 }
 
 /* So that a stream is the same one for both: NULL depends on it. */
@@ -356,11 +346,6 @@ static bool are_on_same_device(const share_buffer *a, const share_buffer *b)
 	return a && b && a->mapping && b->mapping &&
 	       a->mapping->kind->on_device == b->mapping->kind->on_device &&
 	       a->mapping->ordinal == b->mapping->ordinal;
-}
-
-static int is_others(share_buffer *handle, void *unused)
-{
-	return is_kept(handle, unused) || !uses_are_over(buffer_of(handle));
 }
 
 /* Nothing else refers to its memory, and no other stream works on it. */
@@ -381,7 +366,7 @@ int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 	if (!handle_take_lent(m->buffer, HANDLE_BUFFER))
 		return fail(SHARE_EINVAL, GIVEN_UP);
 	if (are_on_same_device(buffer_of(m->buffer), buffer_of(sent)) && is_the_messages(m))
-		return ack_behind(m, signalled);
+		return message_give_up(ch, m, &signalled);
 	r = ack_taken(ch, m, 1, stream);
 	keep_all(m, 1);
 	return r;
@@ -395,7 +380,7 @@ void channel_ack_unused(share_message *m)
 	if (ch->role == SHARE_PRODUCER)
 		sender_ack_taken_back(ch, m, NULL);
 	else
-		ack_behind(m, (struct ring_fence){0, 0});
+		message_give_up(ch, m, &(struct ring_fence){0, 0});
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -420,7 +405,7 @@ static int check_reject(share_channel *ch, const share_message *m)
 		    SHARE_ENOTSUP,
 		    "this broker is too old to know rejections: once the producer is "
 		    "gone it would take this one for an acknowledgement");
-	if (channel_has_owner(ch))
+	if (has_owner(ch))
 		return fail_constant(SHARE_ENOTSUP,
 				     "a request to a service is to be answered, or acknowledged");
 	receiver = receiver_lock(ch);
@@ -471,7 +456,6 @@ static int wait_for_work(share_channel *ch, share_message *m, void *stream)
 
 static int reject_taken(share_channel *ch, share_message *m, void *stream)
 {
-	struct receiver *receiver;
 	int r = 0, failed;
 
 	if (m->buffer)
@@ -487,12 +471,8 @@ static int reject_taken(share_channel *ch, share_message *m, void *stream)
 	/* what another thread has let go of since is the message's alone, with work noted of it */
 	if (failed == 0)
 		failed = wait_for_work(ch, m, stream);
-	if (failed != SHARE_EINVAL && failed != SHARE_ENOTSUP) {
-		receiver = receiver_lock(ch);
-		r = receiver_give_up(receiver, m, NULL);
-		receiver_wake_producers(receiver);
-		channel_unlock(ch);
-	}
+	if (failed != SHARE_EINVAL && failed != SHARE_ENOTSUP)
+		r = message_give_up(ch, m, NULL);
 	channel_let_go(ch);
 	return failed != 0 ? failed : r;
 }

@@ -13,18 +13,21 @@
 
 /* Where they are. It stays as long as the message is not given up, and others keep off it: who
  * gives the message up has taken it. NULL: there are none. */
-struct channel_data *message_find_further(const share_message *m)
+static struct channel_data *find_further(const share_message *m)
 {
-	share_channel *ch = channel_of(m->channel);
-	struct channel_data *d = data_find(receiver_lock(ch), m);
+	share_channel *ch = m->channel ? channel_of(m->channel) : NULL;
+	struct channel_data *d;
 
+	if (!ch || !channel_has_further(ch))
+		return NULL;
+	d = data_find(receiver_lock(ch), m);
 	channel_unlock(ch);
 	return d && d->n_further > 0 ? d : NULL;
 }
 
 int message_visit_further(const share_message *m, loan_visit *visit, void *data)
 {
-	const struct channel_data *d = message_further(m);
+	const struct channel_data *d = find_further(m);
 	int r = 0;
 
 	for (uint32_t i = 1; d && r == 0 && i <= d->n_further; i++)
@@ -64,21 +67,31 @@ static __attribute__((noinline)) bool give_up_several(struct receiver *receiver,
  * SHARE_EINVAL if the program has given up a copy of it before. */
 int receiver_give_up(struct receiver *receiver, share_message *m, const struct ring_fence *fence)
 {
-	bool retained = m->receipt & RECEIPT_RETAINED, held;
+	bool held;
 
 	if (!m->channel)
 		return 0;
 	if (channel_has_further(receiver->ch))
 		held = give_up_several(receiver, m, fence);
 	else
-		held = fence ? receiver_ack(receiver, m->producer, m->receipt, *fence, retained)
-			     : receiver_reject(receiver, m->producer, m->receipt, retained);
+		held = receiver_return(receiver, m->producer, m->receipt, fence,
+				       m->receipt & RECEIPT_RETAINED);
 	held |= m->buffer != NULL;
 	receiver_free_loans(receiver, m);
 	data_drop(receiver, m);
 	message_end(m);
 	receiver->members->held -= held;
 	return held ? 0 : fail(SHARE_EINVAL, GIVEN_UP);
+}
+
+int message_give_up(share_channel *ch, share_message *m, const struct ring_fence *fence)
+{
+	struct receiver *receiver = receiver_lock(ch);
+	int r = receiver_give_up(receiver, m, fence);
+
+	receiver_wake_producers(receiver);
+	channel_unlock_and_end(ch);
+	return r;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -93,9 +106,8 @@ static int lease_if_kept(share_buffer *handle, void *unused)
 
 int message_lease_kept(share_message *m)
 {
-	return message_further(m)
-		   ? messages_visit(channel_of(m->channel), m, 1, lease_if_kept, NULL)
-		   : 0;
+	return find_further(m) ? messages_visit(channel_of(m->channel), m, 1, lease_if_kept, NULL)
+			       : 0;
 }
 
 /* It is the program's own from here on; or (@loan) has the message's place until it is released. */
@@ -120,7 +132,7 @@ static void make_own(share_message *m, struct channel_data *d, uint32_t i, bool 
  * none can go on. */
 int message_let_go_of_kept(share_message *m, void *stream, bool rejected)
 {
-	struct channel_data *d = message_further(m);
+	struct channel_data *d = find_further(m);
 	int r, failed = 0; /* of a device that is broken, and whose work is over */
 
 	for (uint32_t i = d ? d->n_further + 1 : 1; i-- > 0;) {

@@ -150,24 +150,20 @@ static inline bool receipt_is_valid(const struct receiver *receiver, uint64_t re
 	       RECEIPT_TICKET(receipt) < receiver->ch->shape.in_flight;
 }
 
-/* Acknowledges one message; receiver_wake_producers() is due afterwards. False if it was
- * acknowledged before. */
-static inline bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
-				struct ring_fence fence, bool retained)
+/* Acknowledges one message behind @fence, or gives it back for somebody else, if that is NULL;
+ * receiver_wake_producers() is due afterwards. False if it was given up before. */
+static inline bool receiver_return(struct receiver *receiver, uint64_t producer, uint64_t receipt,
+				   const struct ring_fence *fence, bool retained)
 {
-	return receipt_is_valid(receiver, receipt) &&
-	       ring_consumer_ack(receiver->ring, RECEIPT_ROW(receipt), producer,
-				 RECEIPT_TICKET(receipt), RECEIPT_VERSION(receipt), fence,
-				 retained);
-}
+	uint32_t row = RECEIPT_ROW(receipt), ticket = RECEIPT_TICKET(receipt),
+		 version = RECEIPT_VERSION(receipt);
 
-/* Gives one back, for somebody else: the same. */
-static inline bool receiver_reject(struct receiver *receiver, uint64_t producer, uint64_t receipt,
-				   bool retained)
-{
-	return receipt_is_valid(receiver, receipt) &&
-	       ring_consumer_reject(receiver->ring, RECEIPT_ROW(receipt), producer,
-				    RECEIPT_TICKET(receipt), RECEIPT_VERSION(receipt), retained);
+	if (!receipt_is_valid(receiver, receipt))
+		return false;
+	return fence
+		   ? ring_consumer_ack(receiver->ring, row, producer, ticket, version, *fence,
+				       retained)
+		   : ring_consumer_reject(receiver->ring, row, producer, ticket, version, retained);
 }
 
 static inline void receiver_wake_producers(struct receiver *receiver)
@@ -178,14 +174,6 @@ static inline void receiver_wake_producers(struct receiver *receiver)
 static inline bool channel_has_further(const share_channel *ch)
 {
 	return __builtin_expect(ch->shape.buffers > 1, 0);
-}
-/* Where they are. It stays as long as the message is not given up, and others keep off it: who
- * gives the message up has taken it. NULL: there are none. */
-struct channel_data *message_find_further(const share_message *m);
-static inline struct channel_data *message_further(const share_message *m)
-{
-	return m->channel && channel_has_further(channel_of(m->channel)) ? message_find_further(m)
-									 : NULL;
 }
 
 static inline bool loan_is_lent(share_buffer *handle)
@@ -223,11 +211,8 @@ void receiver_free_loans(struct receiver *receiver, const share_message *m);
 /* Gives one message up: it is acknowledged behind @fence, or rejected if that is NULL. 0, or
  * SHARE_EINVAL if the program has given up a copy of it before. */
 int receiver_give_up(struct receiver *receiver, share_message *m, const struct ring_fence *fence);
-
-static inline bool channel_has_owner(const share_channel *ch)
-{
-	return atomic_load_explicit(&ch->owner, memory_order_relaxed);
-}
+/* The same with nothing else to be done: a channel that is closed may end with it. */
+int message_give_up(share_channel *ch, share_message *m, const struct ring_fence *fence);
 
 /* Of several, each that is kept gets a lease before anything is given up: the message is
  * acknowledged as a whole, so that none of its loans can go on alone. 0 or an error. */

@@ -208,9 +208,7 @@ static int end_loan(share_channel *ch, share_buffer *b, void *stream)
 		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
 	receiver = receiver_lock(ch);
 	work = (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value};
-	if (rejected)
-		receiver_reject(receiver, l->lent.producer, receipt, false);
-	else if (receiver_ack(receiver, l->lent.producer, receipt, work, false))
+	if (receiver_return(receiver, l->lent.producer, receipt, rejected ? NULL : &work, false))
 		receiver_acked_behind(receiver, work, 1);
 	lent_free(receiver, l);
 	receiver_wake_producers(receiver);

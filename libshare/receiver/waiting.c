@@ -81,20 +81,20 @@ void channel_stash(share_channel *ch, share_message *m, int ms)
 {
 	DETAIL_STAYS;
 	struct channel_stashed *s = malloc(sizeof(*s));
-	struct receiver *receiver = receiver_lock(ch);
+	struct receiver *receiver;
 
-	if (s) {
-		s->message = *m;
-		s->message.size = sizeof(s->message);
-		STAILQ_INSERT_TAIL(&receiver->stash, s, link);
-		m->channel = NULL;
-		message_without_buffer(m);
-		tell_of_stash(receiver, ms);
-		bell_ring(&ch->changed);
-	} else { /* a loss in broadcast, and said: it is as if it had been dropped */
-		receiver_give_up(receiver, m, &(struct ring_fence){0, 0});
-		receiver_wake_producers(receiver);
+	if (!s) { /* a loss in broadcast, and said: it is as if it had been dropped */
+		message_give_up(ch, m, &(struct ring_fence){0, 0});
+		return;
 	}
+	s->message = *m;
+	s->message.size = sizeof(s->message);
+	m->channel = NULL;
+	message_without_buffer(m);
+	receiver = receiver_lock(ch);
+	STAILQ_INSERT_TAIL(&receiver->stash, s, link);
+	tell_of_stash(receiver, ms);
+	bell_ring(&ch->changed);
 	channel_unlock_and_end(ch);
 }
 
