@@ -16,7 +16,7 @@
  *   patience.c, consumers.c  who keeps the sender waiting
  *   abandon.c, aside.c       what others keep for too long, and what they do not want
  *   background.c             the thread
- *   outgoing.c, several.c    a message before it is sent, and one of several buffers
+ *   outgoing.c               a message before it is sent
  *   producer.c               sending
  *   send.c, drain.c          what the program calls
  *   sender.c                 the role, which those ask that open and end a channel
@@ -253,25 +253,6 @@ int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t
 const char *sender_name(const struct sender *sender, uint64_t who, char out[SENDER_NAME_SIZE]);
 /* Says who is in the way: SHARE_ETIMEDOUT, or SHARE_EAGAIN. */
 int sender_no_room(struct sender *sender, bool timed_out);
-
-/* ------------------------------------------------------------------------------------------- */
-/* several.c and producer.c                                                                    */
-
-struct sending {
-	const struct channel_target *to;
-	struct ring_fence fence;
-	int timeout_ms;
-	bool waits;
-};
-
-/* There is room for a message with a loan, which first needs a lease of our own. */
-#define NEEDS_LEASE 1
-
-/* The first of several buffers that is a loan; NULL: none is. */
-share_buffer *sender_first_loan(const share_outgoing *m);
-/* Puts a message of several into the ring: 0, NEEDS_LEASE or negative errno. What was given is not
- * the caller's any more, and may be gone. */
-int sender_put_several(struct sender *sender, const share_outgoing *m, const struct sending *s);
 
 /* ------------------------------------------------------------------------------------------- */
 /* background.c                                                                                */
