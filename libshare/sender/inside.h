@@ -13,7 +13,7 @@
  * From below to above:
  *
  *   ready.c, returns.c       what an event loop is told, and what comes back
- *   patience.c, consumers.c  who keeps the sender waiting
+ *   patience.c               who comes, goes, and keeps the sender waiting
  *   abandon.c, aside.c       what others keep for too long, and what they do not want
  *   background.c             the thread
  *   outgoing.c               a message before it is sent
@@ -198,14 +198,8 @@ void sender_watch_backlog_unlocking(struct sender *sender);
 /* ------------------------------------------------------------------------------------------- */
 /* patience.c                                                                                  */
 
-/* A consumer was admitted, and is given its patience. */
-void sender_set_patience(struct sender *sender, struct channel_peer *p);
-/* A consumer goes. If we are waiting, its user is charged for that. */
-void sender_charge_stall(struct sender *sender, struct channel_peer *p);
 /* The same for the user of one that has gone before. */
 void sender_charge_gone(struct sender *sender, uint32_t uid);
-/* Leaves a consumer behind: it is not waited for any more. */
-void sender_leave(struct sender *sender, struct channel_peer *p);
 /* There is no room: leaves those behind that have kept us waiting for too long. True when there
  * were any. */
 bool sender_leave_stalled_unlocking(struct sender *sender);
@@ -221,9 +215,6 @@ void sender_tell_of_stall_unlocking(struct sender *sender);
 int sender_slice(struct sender *sender, int left);
 /* Whether the time alone changes something for who waits for room. */
 bool sender_clock_runs(struct sender *sender);
-
-/* ------------------------------------------------------------------------------------------- */
-/* consumers.c                                                                                 */
 
 /* These are of the role. */
 int sender_meet(struct members *members, struct channel_peer *p);

@@ -67,7 +67,8 @@ static void spend(struct sender *sender, uint32_t uid, int64_t since, int64_t no
 	*u = (struct channel_user){uid, before + now - since, now};
 }
 
-void sender_set_patience(struct sender *sender, struct channel_peer *p)
+/* A consumer was admitted, and is given its patience. */
+static void set_patience(struct sender *sender, struct channel_peer *p)
 {
 	int64_t now = clock_coarse_ms(), left;
 	const struct channel_user *u;
@@ -99,7 +100,8 @@ static int64_t stalled_since(const struct sender *sender, uint32_t uid)
 	return since == INT64_MAX ? sender->patience.full_since : since;
 }
 
-void sender_charge_stall(struct sender *sender, struct channel_peer *p)
+/* A consumer goes. If we are waiting, its user is charged for that. */
+static void charge_stall(struct sender *sender, struct channel_peer *p)
 {
 	if (sender->patience.full_since && !p->charged)
 		spend(sender, p->uid, stalled_since(sender, p->uid), clock_coarse_ms());
@@ -115,9 +117,10 @@ void sender_charge_gone(struct sender *sender, uint32_t uid)
 /* ------------------------------------------------------------------------------------------- */
 /* While there is no room                                                                      */
 
-void sender_leave(struct sender *sender, struct channel_peer *p)
+/* Leaves a consumer behind: it is not waited for any more. */
+static void leave(struct sender *sender, struct channel_peer *p)
 {
-	sender_charge_stall(sender, p);
+	charge_stall(sender, p);
 	ring_producer_dismiss(sender->ring, members_index_of(sender->members, p), false);
 	p->left = true;
 	sender->patience.stalling &= ~bit_of(sender, p);
@@ -171,7 +174,7 @@ static bool leave_cooling(struct sender *sender, int64_t now)
 
 			if (!p || p->left || !sender_cools_too_long(sender, c, i, now))
 				continue;
-			sender_leave(sender, p);
+			leave(sender, p);
 			any = true;
 		}
 	}
@@ -208,7 +211,7 @@ bool sender_leave_stalled_unlocking(struct sender *sender)
 		}
 		if (!moved && p->known && !p->left &&
 		    now - p->stalled_since >= p->owner->patience_ms) {
-			sender_leave(sender, p);
+			leave(sender, p);
 			any = true;
 		}
 	}
@@ -223,7 +226,7 @@ void sender_has_room(struct sender *sender)
 	uint64_t leaving = sender->patience.full_since ? ring_producer_leaving(sender->ring) : 0;
 
 	for (; leaving; leaving &= leaving - 1)
-		sender_charge_stall(sender, &sender->members->peers[__builtin_ctzll(leaving)]);
+		charge_stall(sender, &sender->members->peers[__builtin_ctzll(leaving)]);
 	sender->patience.full_since = sender->patience.look_at = 0;
 	sender->patience.stalling = 0;
 	sender->patience.told = false;
@@ -274,4 +277,74 @@ int sender_slice(struct sender *sender, int left)
 	if (STAILQ_EMPTY(&sender->cooling) && !asks_again && !some_lose_patience(sender))
 		return left;
 	return left >= 0 && left < slice ? left : slice;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* members.c and sync.c say who has come or gone, the ring is told here                        */
+
+void sender_let_go(struct members *members, struct channel_peer *p)
+{
+	struct sender *sender = members->sender;
+
+	if (p->known) {
+		charge_stall(sender, p);
+		ring_producer_dismiss(sender->ring, members_index_of(members, p), true);
+		owner_is_gone(p->owner);
+	}
+	p->known = false;
+	p->owner = NULL;
+	sender->patience.stalling &= ~(UINT64_C(1) << members_index_of(members, p));
+	members_close_peer(members, p);
+}
+
+int sender_meet(struct members *members, struct channel_peer *p)
+{
+	struct sender *sender = members->sender;
+
+	if (!p->known && p->state == WIRE_MEMBER_HERE) {
+		p->owner = owner_new(sender, p);
+		if (!p->owner)
+			return SHARE_ENOMEM;
+		if (p->flags & WIRE_MEMBER_OLDEST)
+			sender_forget_fences(sender);
+		ring_producer_admit(sender->ring, members_index_of(members, p), &p->owner->ring,
+				    p->map, p->row,
+				    (p->flags & WIRE_MEMBER_OLDEST ? RING_OLDEST : 0) |
+					(p->flags & WIRE_MEMBER_LATEST ? RING_LATEST : 0));
+		p->known = true;
+		set_patience(sender, p);
+	} else if (p->known && p->state == WIRE_MEMBER_LEFT && !p->left) {
+		leave(sender, p);
+	}
+	return 0;
+}
+
+/* Somebody who was just admitted may sleep. */
+void sender_wake_all(struct members *members)
+{
+	members_ring_doorbells(members, ring_producer_wake(members->sender->ring));
+	members_wake_others(members);
+}
+
+/* Who was left behind, who has closed the channel and has messages, and fences that are not reached
+ * keep tickets and nothing else. */
+bool sender_may_find_room(struct members *members)
+{
+	struct sender *sender = members->sender;
+	bool lacks_tickets = ring_producer_lacks_tickets(sender->ring);
+	uint64_t closed = ring_producer_leaving(sender->ring), keep = 0;
+
+	if (ring_producer_lacks_consumers(sender->ring))
+		return false;
+	if (lacks_tickets && closed)
+		keep = ring_producer_holdups(sender->ring);
+	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++) {
+		const struct channel_peer *p = &sender->members->peers[i];
+		bool counts = !p->left && !(closed >> i & 1);
+
+		if (p->member && !p->over &&
+		    (counts || (lacks_tickets && (p->left || keep >> i & 1))))
+			return true;
+	}
+	return lacks_tickets && !STAILQ_EMPTY(&sender->cooling);
 }
