@@ -92,9 +92,7 @@ static int add_peer(struct members *members, struct channel_peer *p, const struc
 	if (r == 0 && epoll_ctl(members->ch->epoll, EPOLL_CTL_ADD, p->pidfd, &in) < 0)
 		r = -errno;
 	if (r < 0) {
-		fd_close(p->pidfd);
-		fd_close(p->doorbell);
-		page_unmap(p->map, page_size_of_peers(members->ch));
+		members_close_peer(members, p);
 		*p = (struct channel_peer){.pidfd = -1, .doorbell = -1};
 		return fail_system(r, "getting to know a member of a channel");
 	}

@@ -101,7 +101,7 @@ static inline __attribute__((always_inline)) void hand_out(struct receiver *rece
 static __attribute__((noinline)) uint32_t prepare_for_several(struct receiver *receiver,
 							      struct ring_message *m)
 {
-	if (!lent_reserve_all(receiver, channel_buffers(&receiver->ch->shape)) ||
+	if (!lent_reserve(receiver, channel_buffers(&receiver->ch->shape)) ||
 	    data_places(receiver, m, 1) == 0)
 		return 0;
 	m->further = receiver->free_data->further;
@@ -115,7 +115,7 @@ static inline uint32_t prepare_places(struct receiver *receiver, struct ring_mes
 {
 	if (__builtin_expect(receiver->ch->shape.buffers > 1, 0))
 		return prepare_for_several(receiver, m);
-	return lent_reserve(receiver) ? data_places(receiver, m, n) : 0;
+	return lent_reserve(receiver, 1) ? data_places(receiver, m, n) : 0;
 }
 
 /* Up to @n messages that are there and are data alone, or one of another kind: how many, 0 when
@@ -185,16 +185,13 @@ void receiver_hear(struct members *members, const struct wire_channel_members *m
 	if (row == receiver->ch->shape.rows || prepare_places(receiver, &message, 1) == 0)
 		return;
 	s = malloc(sizeof(*s));
-	if (!s) {
-		data_leave(receiver, &message, 1);
-		return;
+	if (s) {
+		receiver->orphans.had++;
+		/* whose end is something to tell, though it was gone before we came */
+		receiver->had_producers = members->some_gone = true;
 	}
-	receiver->orphans.had++;
-	/* whose end is something to tell, though it was gone before we came */
-	receiver->had_producers = true;
-	members->some_gone = true;
-	if (!ring_consumer_fetch(receiver->ring, row, m->ticket, m->version, m->deliveries,
-				 &message)) {
+	if (!s || !ring_consumer_fetch(receiver->ring, row, m->ticket, m->version, m->deliveries,
+				       &message)) {
 		data_leave(receiver, &message, 1);
 		free(s);
 		return;

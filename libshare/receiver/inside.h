@@ -89,10 +89,8 @@ void receiver_acked_behind(struct receiver *receiver, struct ring_fence work, ui
 /* ------------------------------------------------------------------------------------------- */
 /* lent.c                                                                                      */
 
-/* Reserves a handle, so that the next call of lent_new() does not fail. False without memory. */
-bool lent_reserve(struct receiver *receiver);
-/* So many. */
-bool lent_reserve_all(struct receiver *receiver, uint32_t n);
+/* Reserves handles, so that the next @n calls of lent_new() do not fail. False without memory. */
+bool lent_reserve(struct receiver *receiver, uint32_t n);
 struct lent_buffer *lent_new(struct receiver *receiver);
 void lent_free(struct receiver *receiver, struct lent_buffer *l);
 /* Makes it the handle of a message. False if the message's fence makes no sense. */

@@ -17,19 +17,9 @@
 #define HANDLES_KEPT 256
 #define TRIES        3 /* a segment may be retired while it is asked for */
 
-bool lent_reserve(struct receiver *receiver)
+bool lent_reserve(struct receiver *receiver, uint32_t n)
 {
-	if (!receiver->handles) {
-		_Static_assert(sizeof(*receiver->handles) <= BUFFER_ROOM,
-			       "it is in a buffer's slot");
-		receiver->handles = lent_of(buffer_new());
-		receiver->n_handles = receiver->handles != NULL;
-	}
-	return receiver->handles;
-}
-
-bool lent_reserve_all(struct receiver *receiver, uint32_t n)
-{
+	_Static_assert(sizeof(struct lent_buffer) <= BUFFER_ROOM, "it is in a buffer's slot");
 	while (receiver->n_handles < n) {
 		struct lent_buffer *l = lent_of(buffer_new());
 

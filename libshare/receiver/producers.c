@@ -121,12 +121,9 @@ static const struct channel_peer *producer_of(const struct receiver *receiver,
 uint64_t channel_sender_page(const share_message *m)
 {
 	share_channel *ch = channel_of(m->channel);
-	struct receiver *receiver = receiver_lock(ch);
-	const struct channel_peer *p;
-	uint64_t page;
+	const struct channel_peer *p = producer_of(receiver_lock(ch), m);
+	uint64_t page = p ? p->page : 0;
 
-	p = producer_of(receiver, m);
-	page = p ? p->page : 0;
 	channel_unlock(ch);
 	return page;
 }

@@ -264,11 +264,11 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 		r = put_again_unlocking(sender, m, s);
 		if (r == -EAGAIN && sender_leave_stalled_unlocking(sender))
 			continue;
-		if (r == -EAGAIN)
-			sender_want_tickets(sender);
 		if (r == -EAGAIN) {
-			int lost = members_look_for_broker(sender->members);
+			int lost;
 
+			sender_want_tickets(sender);
+			lost = members_look_for_broker(sender->members);
 			if (lost != 0)
 				return lost;
 			if (members_are_out_of_date(sender->members))
@@ -291,7 +291,6 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 static int lease_unlocking(struct sender *sender, const share_outgoing *m)
 {
 	int r;
-
 	share_buffer *b = m->n_buffers > 1 ? first_loan(m) : buffer_of(m->buffer);
 
 	if (!b)
@@ -349,56 +348,46 @@ static size_t how_many_to_collect(const struct sender *sender, int sent)
 	return sender->with_memory > 0 || !STAILQ_EMPTY(&sender->cooling) ? few : 0;
 }
 
-/* Of what is given, what lies behind the first buffer: the first @n of these. */
-static void keep_further(const share_outgoing *m, uint32_t n)
+/* Those of its buffers that a message gives. */
+static uint32_t n_given(const share_outgoing *m)
 {
-	for (uint32_t i = 1; i < n; i++)
-		handle_keep(buffer_of(m->buffers[i]));
+	if (!m->buffer || !(m->flags & SHARE_OUTGOING_GIVE))
+		return 0;
+	return m->n_buffers > 1 ? m->n_buffers : 1;
 }
 
-/* Those that are given and were not sent are the caller's still. */
+static share_buffer *nth_buffer(const share_outgoing *m, uint32_t i)
+{
+	return i == 0 ? m->buffer : m->buffers[i];
+}
+
+/* The first @n of those are the caller's still. */
+static void keep_first(const share_outgoing *m, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		handle_keep(buffer_of(nth_buffer(m, i)));
+}
+
+/* So are all of those that were not sent. */
 static void keep_given(const share_outgoing *messages, size_t from, size_t n)
 {
 	for (size_t i = from; i < n; i++)
-		if (messages[i].buffer && messages[i].flags & SHARE_OUTGOING_GIVE) {
-			handle_keep(buffer_of(messages[i].buffer));
-			keep_further(&messages[i], messages[i].n_buffers);
-		}
-}
-
-/* All of them or none, and an error. */
-static int take_further(const share_outgoing *m)
-{
-	for (uint32_t i = 1; i < m->n_buffers; i++) {
-		if (handle_take(m->buffers[i], HANDLE_BUFFER))
-			continue;
-		keep_further(m, i);
-		return handle_fault(m->buffers[i], HANDLE_BUFFER);
-	}
-	return 0;
+		keep_first(&messages[i], n_given(&messages[i]));
 }
 
 /* From the caller: all that are given, or none and an error. */
 static int take_given(const share_outgoing *messages, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		const share_outgoing *m = &messages[i];
+	for (size_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < n_given(&messages[i]); k++) {
+			share_buffer *handle = nth_buffer(&messages[i], k);
 
-		int r;
-
-		if (!m->buffer || !(m->flags & SHARE_OUTGOING_GIVE))
-			continue;
-		if (!handle_take(m->buffer, HANDLE_BUFFER)) {
+			if (handle_take(handle, HANDLE_BUFFER))
+				continue;
+			keep_first(&messages[i], k);
 			keep_given(messages, 0, i);
-			return handle_fault(m->buffer, HANDLE_BUFFER);
+			return handle_fault(handle, HANDLE_BUFFER);
 		}
-		r = take_further(m);
-		if (r != 0) {
-			handle_keep(buffer_of(m->buffer));
-			keep_given(messages, 0, i);
-			return r;
-		}
-	}
 	return 0;
 }
 

@@ -249,14 +249,16 @@ static struct channel_aside *aside_new(const struct ring_message *m, uint32_t n_
 	return a;
 }
 
-static void give_back_later(const struct sender *sender, share_buffer *b, struct ring_fence given,
-			    bool shared, struct channel_returns *out)
+static inline struct channel_return *give_back_later(const struct sender *sender, share_buffer *b,
+						     struct ring_fence given, bool shared,
+						     struct channel_returns *out)
 {
 	struct channel_return *r = &out->returns[out->n++];
 
 	r->buffer = b;
 	r->shared = shared;
 	channel_given_fences(sender->ch, given, &r->fences);
+	return r;
 }
 
 /* Whoever does not take them back loses the oldest. */
@@ -338,10 +340,10 @@ static __attribute__((noinline)) void collect_further(struct sender *sender,
 	struct channel_sent *next;
 
 	for (uint32_t i = 0; sent; sent = next, i++) {
-		struct channel_return *r = &out->returns[out->n];
+		struct channel_return *r = give_back_later(sender, sent->buffer, sent->given,
+							   ret->further_retained[i], out);
 
 		next = sent->further;
-		give_back_later(sender, sent->buffer, sent->given, ret->further_retained[i], out);
 		hold_all(sender, ret, &r->fences);
 		give_back_sent(sender, sent);
 	}
@@ -351,17 +353,14 @@ static __attribute__((noinline)) void collect_further(struct sender *sender,
 static bool collect(struct sender *sender, const struct ring_return *ret,
 		    const struct channel_sent *sent, struct channel_returns *out)
 {
-	struct channel_return *r = &out->returns[out->n];
-	bool pending;
+	struct channel_return *r =
+	    give_back_later(sender, sent->buffer, sent->given, ret->retained, out);
+	bool pending = hold_all(sender, ret, &r->fences);
 
-	r->shared = ret->retained;
-	r->buffer = sent->buffer;
-	channel_given_fences(sender->ch, sent->given, &r->fences);
-	pending = hold_all(sender, ret, &r->fences);
-	if (r->buffer)
-		out->n++;
-	else
+	if (!r->buffer) {
 		fences_deinit(&r->fences);
+		out->n--;
+	}
 	if (__builtin_expect(sent->further != NULL, 0))
 		collect_further(sender, ret, sent->further, out);
 	return pending;

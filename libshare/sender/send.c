@@ -13,22 +13,6 @@
 #include "libshare/program/range.h"
 #include "libshare/sender/inside.h"
 
-/* From a handle to the channel. */
-static int check_public(share_channel **handle)
-{
-	int r = channel_resolve_as(handle, SHARE_PRODUCER);
-	const share_channel *ch = *handle;
-
-	if (r == 0 && ch->shape.mode == CHANNEL_DIRECT)
-		r = fail(SHARE_ENOTSUP, "this channel belongs to a service");
-	return r;
-}
-
-static int timeout_of(const share_channel *ch)
-{
-	return ch->shape.when_full == SHARE_FULL_BLOCK ? ch->send_timeout_ms : 0;
-}
-
 static bool any_has_list(const share_outgoing *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -87,11 +71,12 @@ static int send_plain(share_channel *ch, const share_outgoing *messages, size_t 
 static int send_public(share_channel *ch, const share_outgoing *messages, size_t n,
 		       const int *timeout_ms, void *stream)
 {
-	int r = check_public(&ch), limit;
+	int r = channel_resolve_as(&ch, SHARE_PRODUCER), limit = 0;
 
-	limit = r == 0 ? timeout_of(ch) : 0;
-	if (r == 0 && timeout_ms && ch->shape.when_full == SHARE_FULL_BLOCK)
-		limit = *timeout_ms;
+	if (r == 0 && ch->shape.mode == CHANNEL_DIRECT)
+		r = fail(SHARE_ENOTSUP, "this channel belongs to a service");
+	if (r == 0 && ch->shape.when_full == SHARE_FULL_BLOCK)
+		limit = timeout_ms ? *timeout_ms : ch->send_timeout_ms;
 	if (r == 0 && (!messages || n == 0 || n > INT32_MAX))
 		r = fail(SHARE_EINVAL, "there are no messages");
 	if (r == 0 && messages->size != sizeof(*messages))
