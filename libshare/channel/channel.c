@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A membership in a channel, from open on; close.c has its end. The broker makes the pages;
- * once we have mapped ours for writing, it takes care that nobody else ever does, and tells the
- * others.
+ * A membership in a channel, from open to its end. The broker makes the pages; once we have mapped
+ * ours for writing, it takes care that nobody else ever does, and tells the others.
  */
 
 #include <errno.h>
@@ -15,6 +14,65 @@
 #include "libshare/program/error.h"
 #include "libshare/program/range.h"
 #include "pages/page.h"
+
+/* ------------------------------------------------------------------------------------------- */
+/* The end: the program closes it, and it ends when nobody has a message of it any more. What  */
+/* a role does with its half by then is in sender/sender.c and receiver/receiver.c             */
+
+void channel_leave(share_channel *ch)
+{
+	DETAIL_STAYS;
+	struct wire_message m = {.type = WIRE_CHANNEL_CLOSE};
+
+	m.channel_close.member = ch->member;
+	if (ch->member)
+		rpc(ch->client, &m, NULL);
+}
+
+/* The last message of a closed channel was given up, and nobody is in a call about it. */
+static void channel_end(void *channel)
+{
+	DETAIL_STAYS;
+	share_channel *ch = channel;
+	struct members *members = channel_unshared(ch);
+	share_client *c = ch->client;
+
+	if (ch->role == SHARE_CONSUMER)
+		channel_leave(ch);
+	members_sync_deinit(members);
+	channel_delist(ch);
+	members_deinit(members);
+	members->role->end(members);
+	if (ch->own)
+		page_unmap(ch->own, channel_page_size(ch, ch->role));
+	page_unmap(ch->control, CHANNEL_CONTROL_SIZE);
+	fd_close(ch->epoll);
+	fd_close(ch->doorbell);
+	fd_close(ch->wakeup);
+	fd_close(ch->timer);
+	fd_close(ch->less);
+	channel_free(ch);
+	client_unref(c);
+}
+
+void channel_close(share_channel *ch)
+{
+	DETAIL_STAYS;
+	channel_end_waits(ch);
+	channel_unshared(ch)->role->close(ch);
+	channel_lock(ch)->closed = true;
+	channel_unlock_and_end(ch);
+}
+
+void share_channel_close(share_channel *ch)
+{
+	RANGE("share_channel_close", 0);
+	HAZARDS;
+
+	ch = channel_take(ch);
+	if (ch)
+		channel_close(ch);
+}
 
 /* ------------------------------------------------------------------------------------------- */
 /* Opening                                                                                     */
@@ -285,4 +343,70 @@ int share_channel_get_stats(const share_channel *handle, share_channel_stats *ou
 	int r = channel_find(handle, &ch);
 
 	return r != 0 ? r : channel_get_stats(ch, out);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What services need of the channels they are made of                                         */
+
+const struct channel_shape *channel_shape(const share_channel *ch)
+{
+	return &ch->shape;
+}
+
+void channel_self(share_channel *ch, struct channel_target *out)
+{
+	*out = (struct channel_target){ch->member, ch->client->page_id, ch->slot};
+}
+
+void channel_set_call(share_channel *ch, uint32_t index, uint32_t value)
+{
+	atomic_store_explicit(&channel_ticket_at(ch->own, &ch->shape, index)->call, value,
+			      memory_order_release);
+}
+
+int channel_tell_of_less(share_channel *ch, int timer, share_channel *before)
+{
+	bool too_much = before && channel_unshared(before)->too_much;
+	uint32_t late = before ? channel_unshared(before)->late : 0;
+	struct members *members = channel_lock(ch);
+	int less = timer < 0 ? -1 : fd_dup(timer), r = timer < 0 || less >= 0 ? 0 : less;
+
+	fd_close(ch->less);
+	ch->less = less < 0 ? -1 : less;
+	members->too_much = too_much;
+	members->late = late;
+	if (too_much || late > 0)
+		channel_tell_less(ch, 0);
+	channel_unlock(ch);
+	return r;
+}
+
+void channel_set_came_back(share_channel *ch, void *owner, void (*came_back)(void *owner))
+{
+	channel_lock(ch);
+	atomic_store_explicit(&ch->owner, owner, memory_order_relaxed);
+	ch->came_back = came_back;
+	channel_unlock(ch);
+}
+
+void channel_set_owner(share_channel *ch, void *owner,
+		       void (*before_ack)(void *owner, share_message *m))
+{
+	ch->before_ack = before_ack;
+	atomic_store_explicit(&ch->owner, owner, memory_order_release);
+}
+
+void channel_drop_owner(share_channel *ch)
+{
+	atomic_store_explicit(&ch->owner, NULL, memory_order_relaxed);
+}
+
+void *channel_owner(const share_channel *ch)
+{
+	void *owner = atomic_load_explicit(&ch->owner, memory_order_acquire);
+
+	/* who drops it looks for hazards after that */
+	if (!owner || !hazard_set(owner))
+		return NULL;
+	return atomic_load_explicit(&ch->owner, memory_order_relaxed) == owner ? owner : NULL;
 }

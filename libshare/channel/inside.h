@@ -11,8 +11,8 @@
  * From below to above:
  *
  *   lock.c, sleep.c        the doors to a channel's state, and waiting for the other side
- *   members.c, sync.c      who else takes part; direct.c, what services need; loan.c
- *   close.c, channel.c     what ends and what opens
+ *   members.c, sync.c      who else takes part; loan.c
+ *   channel.c              what opens and ends, and what services need
  */
 
 /* ------------------------------------------------------------------------------------------- */
@@ -21,12 +21,6 @@
 /* Makes a channel of zeros, with nothing but its lock and its parts; NULL without memory. */
 share_channel *channel_alloc(int role);
 void channel_free(share_channel *ch);
-
-/* ------------------------------------------------------------------------------------------- */
-/* close.c                                                                                     */
-
-/* The last message of a closed channel was given up, and nobody is in a call about it. */
-void channel_end(void *channel);
 
 /* ------------------------------------------------------------------------------------------- */
 /* members.c                                                                                   */

@@ -64,7 +64,7 @@ struct share_channel {
 	_Atomic(void *) owner;
 	void (*before_ack)(void *owner, share_message *m);
 	void (*came_back)(void *owner);
-	void (*end)(void *channel); /* gives up all of it when nobody has it any more (close.c) */
+	void (*end)(void *channel); /* gives up all of it when nobody has it any more (channel.c) */
 
 	pthread_mutex_t lock;
 	struct bell changed; /* whoever waits looks again */

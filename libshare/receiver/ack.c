@@ -384,8 +384,8 @@ void channel_ack_unused(share_message *m)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Rejecting is acknowledging with another word, but the thread waits for the stream: there is  */
-/* no fence that whoever gets the message next would wait for                                   */
+/* Rejecting is acknowledging with another word, but the thread waits for the stream: there is */
+/* no fence that whoever gets the message next would wait for                                  */
 
 static int check_reject(share_channel *ch, const share_message *m)
 {

@@ -95,7 +95,7 @@ int message_give_up(share_channel *ch, share_message *m, const struct ring_fence
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Buffers that the program keeps when it gives up their message: they get leases               */
+/* Buffers that the program keeps when it gives up their message: they get leases              */
 
 static int lease_if_kept(share_buffer *handle, void *unused)
 {
