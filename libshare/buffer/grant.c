@@ -85,7 +85,7 @@ void buffer_is_ours(share_buffer *b)
 
 static void is_nobodys(share_buffer *b)
 {
-	uint64_t block = b->home ? magazine_block(b) : b->size;
+	uint64_t block = b->home ? block_of(b->size_class) : b->size;
 
 	atomic_fetch_sub_explicit(&b->segment->ours, block, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&b->segment->n_ours, 1, memory_order_relaxed);

@@ -57,8 +57,6 @@ void magazines_trim(share_client *c, const struct wire_trim *m);
 /* The pool was destroyed: nothing is kept of it any more. */
 void magazine_end(struct magazine *m);
 
-/* What a block takes, of a buffer that magazine_adopt() was told of. */
-uint64_t magazine_block(const share_buffer *b);
 /* What is in it, and what that may be: the members `kept`, `kept_buffers` and `cache`. */
 void magazine_count(struct magazine *m, share_pool_info *out);
 

@@ -55,8 +55,3 @@ void magazine_unref(struct magazine *m)
 	LIST_INSERT_HEAD(&unused, m, link);
 	pthread_mutex_unlock(&unused_lock);
 }
-
-uint64_t magazine_block(const share_buffer *b)
-{
-	return block_of(b->size_class);
-}
