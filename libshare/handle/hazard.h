@@ -20,10 +20,8 @@ static inline int hazard_find(const void *handle, enum handle_kind kind, void **
 	return *out ? 0 : handle_fault(handle, kind);
 }
 
-/*
- * From here to the end of the block, which is one of a public function's or of a thread's: what it
- * says that it is about, it is about until then.
- */
+/* From here to the end of the block, which is one of a public function's or of a thread's: what it
+ * says that it is about, it is about until then. */
 #define HAZARDS                                                                           \
 	__attribute__((cleanup(hazards_leave), unused)) _Atomic(void *) *const hazards_ = \
 	    *hazards_top()
@@ -59,24 +57,29 @@ void hazards_go_on(void);
 
 /*
  * For what belongs to a client (client.h), from the program's handle to the object: NAME_find() and
- * NAME_resolve(), 0, SHARE_EINVAL or SHARE_EFORK; NAME_of(), of a handle that was found before; and
- * NAME_take(), for what gives it up: NULL when there is nothing that the caller could do. Not every
- * kind needs all of them.
+ * NAME_resolve(), 0, SHARE_EINVAL or SHARE_EFORK; NAME_look(), in a forked child as well;
+ * NAME_of(), of a handle that was found before; and NAME_take(), for what gives it up: NULL when
+ * there is nothing that the caller could do. Not every kind needs all of them.
  */
 #define HANDLES_OF(type, name, kind)                                                          \
 	__attribute__((unused)) static inline type *name##_of(const type *handle)             \
 	{                                                                                     \
 		return handle_object(handle);                                                 \
 	}                                                                                     \
-	__attribute__((unused)) static inline int name##_find(const type *handle, type **out) \
+	__attribute__((unused)) static inline int name##_look(const type *handle, type **out) \
 	{                                                                                     \
 		void *found = NULL;                                                           \
 		int r = hazard_find(handle, kind, &found);                                    \
                                                                                               \
-		if (r != 0)                                                                   \
-			return r;                                                             \
-		*out = found;                                                                 \
-		return client_is_forked((*out)->client) ? fail_fork() : 0;                    \
+		if (r == 0)                                                                   \
+			*out = found;                                                         \
+		return r;                                                                     \
+	}                                                                                     \
+	__attribute__((unused)) static inline int name##_find(const type *handle, type **out) \
+	{                                                                                     \
+		int r = name##_look(handle, out);                                             \
+                                                                                              \
+		return r == 0 && client_is_forked((*out)->client) ? fail_fork() : r;          \
 	}                                                                                     \
 	__attribute__((unused)) static inline int name##_resolve(type **handle)               \
 	{                                                                                     \

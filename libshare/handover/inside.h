@@ -18,9 +18,8 @@
 
 /* A valid tensor that fits into @size bytes; SHARE_EINVAL otherwise. */
 int tensor_check_fits(const share_tensor *t, uint64_t size);
-/* These two are for the caller's, of whatever size, and for our own. */
+/* The caller's, of whatever size. */
 int tensor_read(const share_tensor *from, share_tensor *out);
-int tensor_extent(const share_tensor *t, uint64_t *out);
 
 /*
  * What goes with a name or a token of a buffer: writes @t into @room, of SHARE_TENSOR_ENCODED_MAX
@@ -56,6 +55,8 @@ struct lookup {
 	int error;
 };
 
+/* As operation_kind.wait() has it: 1 while the giver's work runs, 0, or SHARE_EOWNERDEAD. */
+int giver_wait(share_client *c, const struct held_fence *giver, int timeout_ms);
 /* Asks, once the operation is there. With the client's lock held, which it lets go of. */
 int lookup_ask_unlocking(struct lookup *l, struct wire_message *m);
 

@@ -49,21 +49,25 @@ void lookup_drop(share_operation *o)
 /* ------------------------------------------------------------------------------------------- */
 /* From a grant to a buffer                                                                    */
 
+int giver_wait(share_client *c, const struct held_fence *giver, int timeout_ms)
+{
+	enum timeline_state state = fence_block(c, giver, timeout_ms);
+
+	if (state == TIMELINE_PENDING)
+		return 1;
+	return state == TIMELINE_DEAD ? SHARE_EOWNERDEAD : 0;
+}
+
 int lookup_wait(share_operation *o, int timeout_ms)
 {
 	struct lookup *l = lookup_of(o);
 	share_client *c = o->client;
 	int64_t deadline = deadline_from(timeout_ms);
+	int r = giver_wait(c, &l->buffer->giver, timeout_ms);
 
 	l->buffer->ordered = SHARE_ORDERED_BY_HOST;
-	switch (fence_block(c, &l->buffer->giver, timeout_ms)) {
-	case TIMELINE_PENDING:
-		return 1;
-	case TIMELINE_DEAD:
-		return SHARE_EOWNERDEAD;
-	case TIMELINE_REACHED:
-		break;
-	}
+	if (r != 0)
+		return r;
 	for (; l->users.n > 0; l->users.n--) {
 		struct held_fence *last = &l->users.all[l->users.n - 1];
 

@@ -28,15 +28,7 @@ static struct buffer_watch *buffer_watch_of(share_operation *o)
 
 static int watch_wait(share_operation *o, int timeout_ms)
 {
-	switch (fence_block(o->client, &buffer_watch_of(o)->giver, timeout_ms)) {
-	case TIMELINE_PENDING:
-		return 1;
-	case TIMELINE_DEAD:
-		return SHARE_EOWNERDEAD;
-	case TIMELINE_REACHED:
-		break;
-	}
-	return 0;
+	return giver_wait(o->client, &buffer_watch_of(o)->giver, timeout_ms);
 }
 
 /* It was known from the beginning. */
@@ -45,15 +37,10 @@ static int watch_proceed(share_operation *o)
 	return watch_wait(o, 0);
 }
 
-static void let_go(share_client *c, struct buffer_watch *w)
-{
-	fence_drop(&w->giver);
-	segment_put(c, w->segment);
-}
-
 static void watch_drop(share_operation *o)
 {
-	let_go(o->client, buffer_watch_of(o));
+	fence_drop(&buffer_watch_of(o)->giver);
+	segment_put(o->client, buffer_watch_of(o)->segment);
 }
 
 static void watch_call(share_operation *o, int result)
@@ -62,7 +49,7 @@ static void watch_call(share_operation *o, int result)
 
 	if (result == 0 && w->segment && memory_is_lost(w->mapping))
 		result = SHARE_EOWNERDEAD;
-	let_go(o->client, w);
+	watch_drop(o);
 	w->callback(result, w->data);
 }
 
@@ -120,7 +107,7 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
 	w->data = data;
 	r = start(c, w, out != NULL);
 	if (r != 0)
-		let_go(c, w);
+		watch_drop(&w->operation);
 	pthread_mutex_lock(&c->lock);
 	return operation_started_unlocking(&w->operation, r, out);
 }

@@ -75,44 +75,7 @@ static int check_tensor(const share_tensor *t)
 	return 0;
 }
 
-int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const int64_t *shape)
-{
-	share_tensor t = {.size = sizeof(t), .dtype = dtype, .ndim = ndim};
-	int64_t stride = 1;
-	uint64_t extent;
-	int r = struct_check(share_tensor, out);
-
-	if (r != 0)
-		return r;
-	if (ndim && !shape)
-		return fail(SHARE_EINVAL, "shape is NULL");
-	for (uint32_t i = 0; i < ndim && i < SHARE_TENSOR_MAX_DIMS; i++)
-		t.shape[i] = shape[i];
-	r = check_tensor(&t);
-	if (r != 0)
-		return r;
-	for (uint32_t i = ndim; i-- > 0;) {
-		t.strides[i] = stride;
-		if (t.shape[i] > 1 && __builtin_mul_overflow(stride, t.shape[i], &stride))
-			return fail(SHARE_EINVAL, "the tensor is larger than 2^63 elements");
-	}
-	r = tensor_extent(&t, &extent);
-	if (r == 0)
-		struct_out(share_tensor, out, &t);
-	return r;
-}
-
-int share_tensor_extent(const share_tensor *t, uint64_t *out)
-{
-	share_tensor own;
-	int r = tensor_read(t, &own);
-
-	if (r == 0 && !out)
-		r = fail(SHARE_EINVAL, "out is NULL");
-	return r == 0 ? tensor_extent(&own, out) : r;
-}
-
-int tensor_extent(const share_tensor *t, uint64_t *out)
+static int extent_of(const share_tensor *t, uint64_t *out)
 {
 	int64_t low = 0, high = 0, step;
 	uint64_t item, end, bytes;
@@ -145,10 +108,47 @@ int tensor_extent(const share_tensor *t, uint64_t *out)
 	return 0;
 }
 
+int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const int64_t *shape)
+{
+	share_tensor t = {.size = sizeof(t), .dtype = dtype, .ndim = ndim};
+	int64_t stride = 1;
+	uint64_t extent;
+	int r = struct_check(share_tensor, out);
+
+	if (r != 0)
+		return r;
+	if (ndim && !shape)
+		return fail(SHARE_EINVAL, "shape is NULL");
+	for (uint32_t i = 0; i < ndim && i < SHARE_TENSOR_MAX_DIMS; i++)
+		t.shape[i] = shape[i];
+	r = check_tensor(&t);
+	if (r != 0)
+		return r;
+	for (uint32_t i = ndim; i-- > 0;) {
+		t.strides[i] = stride;
+		if (t.shape[i] > 1 && __builtin_mul_overflow(stride, t.shape[i], &stride))
+			return fail(SHARE_EINVAL, "the tensor is larger than 2^63 elements");
+	}
+	r = extent_of(&t, &extent);
+	if (r == 0)
+		struct_out(share_tensor, out, &t);
+	return r;
+}
+
+int share_tensor_extent(const share_tensor *t, uint64_t *out)
+{
+	share_tensor own;
+	int r = tensor_read(t, &own);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	return r == 0 ? extent_of(&own, out) : r;
+}
+
 int tensor_check_fits(const share_tensor *t, uint64_t size)
 {
 	uint64_t extent;
-	int r = tensor_extent(t, &extent);
+	int r = extent_of(t, &extent);
 
 	if (r == 0 && extent > size)
 		r = fail(SHARE_EINVAL, "the tensor needs %llu byte%s, the buffer has %llu",
@@ -214,7 +214,7 @@ static int encode(const share_tensor *t, void *data, size_t room)
 	uint64_t extent;
 	unsigned parts;
 	size_t size;
-	int r = tensor_extent(t, &extent);
+	int r = extent_of(t, &extent);
 
 	if (r != 0)
 		return r;
@@ -272,7 +272,7 @@ static int read_numbers(const struct head *head, const unsigned char *from, shar
 			return r;
 	}
 	out->offset = offset;
-	return tensor_extent(out, &extent);
+	return extent_of(out, &extent);
 }
 
 int share_tensor_decode(const void *data, size_t size, share_tensor *out)

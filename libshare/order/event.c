@@ -139,15 +139,13 @@ int share_event_get_info(const share_event *handle, share_event_info *out)
 {
 	HAZARDS;
 	share_event_info info = {.size = sizeof(info)};
-	const share_event *e;
-	void *found = NULL;
-	int r = hazard_find(handle, HANDLE_EVENT, &found);
+	share_event *e = NULL;
+	int r = event_look(handle, &e);
 
 	if (r == 0)
 		r = struct_check(share_event_info, out);
 	if (r != 0)
 		return r;
-	e = found;
 	info.id = e->id;
 	info.device = e->device;
 	info.handle = e->ipc;

@@ -304,15 +304,13 @@ int share_pool_get_info(const share_pool *handle, share_pool_info *out)
 {
 	HAZARDS;
 	share_pool_info info;
-	void *found = NULL;
-	int r = hazard_find(handle, HANDLE_POOL, &found);
-	share_pool *p;
+	share_pool *p = NULL;
+	int r = pool_look(handle, &p);
 
 	if (r == 0)
 		r = struct_check(share_pool_info, out);
 	if (r != 0)
 		return r;
-	p = found;
 	info = p->info;
 	if (!client_is_forked(p->client))
 		count(p, &info);
@@ -324,14 +322,10 @@ int share_pool_ordinal(const share_pool *handle)
 {
 	HAZARDS;
 	struct failure failure;
-	void *found = NULL;
-	share_pool *p;
+	share_pool *p = NULL;
 	int ordinal;
 
-	if (hazard_find(handle, HANDLE_POOL, &found) != 0)
-		return -1;
-	p = found;
-	if (!p->info.device || client_is_forked(p->client) ||
+	if (pool_look(handle, &p) != 0 || !p->info.device || client_is_forked(p->client) ||
 	    memory_device_ordinal(p->info.device, &ordinal, &failure) != 0)
 		return -1;
 	return ordinal;
@@ -340,13 +334,11 @@ int share_pool_ordinal(const share_pool *handle)
 int share_pool_has(const share_pool *handle, const share_buffer *b)
 {
 	HAZARDS;
-	const share_pool *p;
-	void *found = NULL;
+	share_pool *p = NULL;
 	share_buffer *in = NULL;
-	int r = hazard_find(handle, HANDLE_POOL, &found);
+	int r = pool_look(handle, &p);
 
 	if (r == 0)
 		r = buffer_find(b, &in);
-	p = found;
 	return r != 0 ? r : in->client == p->client && in->segment->pool == p->id;
 }

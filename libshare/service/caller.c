@@ -89,25 +89,19 @@ int share_call_start_with(share_service *s, const share_outgoing *request, int t
 	return r == 0 ? start_and_give(s, &m, timeout_ms, stream, out) : r;
 }
 
-/* As far as this caller knows. */
-static uint32_t workers(share_service *s)
-{
-	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
-
-	return channel_get_stats(s->requests, &stats) == 0 ? stats.consumers : 1;
-}
-
 static int fail_late(share_service *s)
 {
-	uint32_t n = workers(s);
+	share_channel_stats workers = SHARE_CHANNEL_STATS_INIT; /* as far as this caller knows */
 
-	if (n == 0)
+	workers.consumers = 1;
+	channel_get_stats(s->requests, &workers);
+	if (workers.consumers == 0)
 		return fail(SHARE_ETIMEDOUT,
 			    "no worker takes part in the service, so nobody has answered");
 	return fail(SHARE_ETIMEDOUT,
 		    "no worker has answered in time, and the service has %u: sharectl channels "
 		    "shows what they have",
-		    n);
+		    workers.consumers);
 }
 
 /* *stays: the call is not over, and may be asked again; that is so @late, too, if it says so
@@ -156,13 +150,11 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
  * after it was said to which service it belongs, that stays until this call is over. */
 static int take_from_program(share_pending *handle, share_pending **out)
 {
-	void *found = NULL;
-	share_pending *p;
-	int r = hazard_find(handle, HANDLE_PENDING, &found);
+	share_pending *p = NULL;
+	int r = pending_look(handle, &p);
 
 	if (r != 0)
 		return r;
-	p = found;
 	if (!hazard_set(p->service))
 		return fail_system(-ENOMEM, "looking at a handle");
 	if (!handle_take(handle, HANDLE_PENDING))
