@@ -58,22 +58,14 @@ static int release_known(share_buffer *b, void *stream, bool *kept)
 	share_client *c = b->client;
 	share_fence fence = {0, 0};
 	int r, failed = 0, told = 0;
-	bool fatal;
+	bool fatal = false;
 
-	r = MUTATION(release_without_fence) ? 0 : stream_signal(c, b->mapping, stream, &fence);
-	/* the driver knows no such stream, or it is being captured */
-	*kept = r == SHARE_EINVAL || r == SHARE_ENOTSUP;
+	if (!MUTATION(release_without_fence))
+		failed = stream_end(c, b->mapping, stream, &fence, &fatal);
+	/* on a device that is broken everything is over; otherwise the work may still run */
+	*kept = failed && !fatal;
 	if (*kept)
-		return r;
-	if (r != 0) {
-		/* no memory for a signal: being done is as good as saying so. And on a device that
-		 * is broken everything is over; otherwise the work may still run. */
-		failed = stream_synchronize(c, b->mapping, stream, &fatal);
-		*kept = failed && !fatal;
-		if (*kept)
-			return failed;
-		fence = (share_fence){0, 0};
-	}
+		return failed;
 	/* The fence before the reference: whoever gives the last one up must find it told. Alone we
 	 * may say both at once, if that is all there is to say. */
 	if (fence.timeline && (atomic_load_explicit(&b->refs, memory_order_acquire) > 1 ||

@@ -80,18 +80,11 @@ static int note_with_signal(share_buffer *b, void *stream)
 {
 	share_fence fence = {0, 0};
 	bool fatal;
-	int r = stream_signal(b->client, b->mapping, stream, &fence);
+	int r = stream_end(b->client, b->mapping, stream, &fence, &fatal);
 
-	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
-		return r;
-	/* no memory for a signal: being done is as good as saying so; and on a device that is
-	 * broken everything is over */
-	if (r != 0) {
-		r = stream_synchronize(b->client, b->mapping, stream, &fatal);
-		return r != 0 && !fatal ? r : 0;
-	}
-	add_own(b, &fence);
-	return 0;
+	if (r == 0)
+		add_own(b, &fence);
+	return fatal ? 0 : r; /* on a device that is broken everything is over */
 }
 
 int uses_note(share_buffer *b, void *stream)

@@ -12,8 +12,7 @@ static struct memory_marks *make(share_client *c, struct gpu_late *late, int ord
 
 	pthread_mutex_lock(&late->lock);
 	k = atomic_load(&late->devices[ordinal]);
-	if (!k && gpu_stream_can_signal(c, ordinal) &&
-	    memory_marks_open(ordinal, &k, &failure) == 0)
+	if (!k && gpu_order_can_signal(c, ordinal) && memory_marks_open(ordinal, &k, &failure) == 0)
 		atomic_store(&late->devices[ordinal], k);
 	if (!k)
 		atomic_fetch_or(&late->unable, UINT64_C(1) << ordinal);

@@ -42,7 +42,8 @@ bool gpu_order_is_able(struct gpu_order *g, int ordinal)
 /* ------------------------------------------------------------------------------------------- */
 /* Pages                                                                                       */
 
-bool gpu_order_register_own(share_client *c, struct gpu_order *g, int ordinal)
+/* False where the driver cannot or will not: a limit on locked memory, say. */
+static bool register_own(share_client *c, struct gpu_order *g, int ordinal)
 {
 	struct failure failure;
 
@@ -57,7 +58,7 @@ const struct memory_page *gpu_order_page(share_client *c, struct gpu_order *g, i
 	struct failure failure;
 
 	if (!gpu)
-		return gpu_order_register_own(c, g, ordinal) ? &g->own : NULL;
+		return register_own(c, g, ordinal) ? &g->own : NULL;
 	if (!gpu->host && memory_page_register(ordinal, (void *)(uintptr_t)f->page,
 					       TIMELINE_PAGE_SIZE, true, gpu, &failure) != 0)
 		return NULL;
@@ -97,7 +98,8 @@ static struct gpu_timeline *oldest_finished(share_client *c, struct gpu_order *g
 	return oldest;
 }
 
-struct gpu_timeline *gpu_order_take(share_client *c, struct gpu_order *g, uint64_t stream)
+/* The stream's, which may be a new one; NULL when there is none to be had. */
+static struct gpu_timeline *take(share_client *c, struct gpu_order *g, uint64_t stream)
 {
 	struct gpu_timeline *t = gpu_order_find(g, stream);
 	uint32_t slot;
@@ -115,4 +117,39 @@ struct gpu_timeline *gpu_order_take(share_client *c, struct gpu_order *g, uint64
 	if (t)
 		t->stream = stream;
 	return t;
+}
+
+struct gpu_timeline *gpu_order_take(share_client *c, struct gpu_order *g,
+				    const struct memory_stream *s)
+{
+	struct gpu_timeline *t = NULL;
+
+	pthread_mutex_lock(&g->lock);
+	if (gpu_order_is_able(g, s->ordinal) && register_own(c, g, s->ordinal))
+		t = take(c, g, s->id);
+	if (t) {
+		t->used = ++g->clock;
+		atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&g->lock);
+	return t;
+}
+
+/* Who gives the timeline to another stream after this knows what was signaled on it. */
+void gpu_order_put(struct gpu_timeline *t)
+{
+	atomic_fetch_sub_explicit(&t->users, 1, memory_order_release);
+}
+
+bool gpu_order_can_signal(share_client *c, int ordinal)
+{
+	struct gpu_order *g = gpu_order_of(c);
+	bool can;
+
+	if (!g)
+		return false;
+	pthread_mutex_lock(&g->lock);
+	can = gpu_order_is_able(g, ordinal) && register_own(c, g, ordinal);
+	pthread_mutex_unlock(&g->lock);
+	return can;
 }

@@ -50,42 +50,6 @@ static size_t cell(uint32_t slot)
 /* ------------------------------------------------------------------------------------------- */
 /* Signals                                                                                     */
 
-/* The stream's, for the calling thread to signal on; NULL when the host has to do it. */
-static struct gpu_timeline *take_timeline(share_client *c, struct gpu_order *g,
-					  const struct memory_stream *s)
-{
-	struct gpu_timeline *t = NULL;
-
-	pthread_mutex_lock(&g->lock);
-	if (gpu_order_is_able(g, s->ordinal) && gpu_order_register_own(c, g, s->ordinal))
-		t = gpu_order_take(c, g, s->id);
-	if (t) {
-		t->used = ++g->clock;
-		atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);
-	}
-	pthread_mutex_unlock(&g->lock);
-	return t;
-}
-
-bool gpu_stream_can_signal(share_client *c, int ordinal)
-{
-	struct gpu_order *g = gpu_order_of(c);
-	bool can;
-
-	if (!g)
-		return false;
-	pthread_mutex_lock(&g->lock);
-	can = gpu_order_is_able(g, ordinal) && gpu_order_register_own(c, g, ordinal);
-	pthread_mutex_unlock(&g->lock);
-	return can;
-}
-
-/* Who gives the timeline to another stream after this knows what was signaled on it. */
-static void put_timeline(struct gpu_timeline *t)
-{
-	atomic_fetch_sub_explicit(&t->users, 1, memory_order_release);
-}
-
 static int write_next(share_client *c, struct gpu_order *g, struct memory_stream *s,
 		      struct gpu_timeline *t, share_fence *out)
 {
@@ -134,10 +98,10 @@ int gpu_stream_signal(share_client *c, const struct memory_mapping *m, void *str
 	r = memory_stream_open(m->ordinal, stream, &s, &failure);
 	if (r != 0)
 		return fail(r, "%s", failure.text);
-	t = take_timeline(c, g, &s);
+	t = gpu_order_take(c, g, &s);
 	if (t) {
 		r = write_next(c, g, &s, t, out);
-		put_timeline(t);
+		gpu_order_put(t);
 	}
 	memory_stream_close(&s);
 	if (!t)

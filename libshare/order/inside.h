@@ -143,8 +143,6 @@ int gpu_stream_wait(share_client *c, const struct memory_mapping *m, void *strea
 int gpu_stream_synchronize(const struct memory_mapping *m, void *stream, bool *fatal);
 /* Whether gpu_stream_wait() would block the calling thread. */
 bool gpu_stream_blocks(share_client *c, const struct memory_mapping *m, void *stream);
-/* Whether GPUs signal in place of the host, for streams of this device. */
-bool gpu_stream_can_signal(share_client *c, int ordinal);
 /* False when no CUstream can have this value. */
 bool gpu_stream_is_possible(const void *stream);
 /* The client ends: waits until its GPUs have signaled all that they have to, so that nothing of
@@ -165,17 +163,21 @@ struct gpu_order *gpu_order_of(share_client *c);
  * What GPUs know of those then stays as it is, as changing that would wait for the streams. */
 void gpu_order_deinit(share_client *c, bool parked);
 
+/* Whether GPUs signal in place of the host, for streams of this device. */
+bool gpu_order_can_signal(share_client *c, int ordinal);
+/* The stream's timeline, for the calling thread to signal on until it puts it back; NULL when the
+ * host has to do it. */
+struct gpu_timeline *gpu_order_take(share_client *c, struct gpu_order *g,
+				    const struct memory_stream *s);
+void gpu_order_put(struct gpu_timeline *t);
+
 /* With the lock held, as all that follow. Whether the device can. */
 bool gpu_order_is_able(struct gpu_order *g, int ordinal);
-/* False where the driver cannot or will not: a limit on locked memory, say. */
-bool gpu_order_register_own(share_client *c, struct gpu_order *g, int ordinal);
 /* The page of a fence, as GPUs see it; NULL where the driver cannot: not every device can read what
  * is mapped read-only. */
 const struct memory_page *gpu_order_page(share_client *c, struct gpu_order *g, int ordinal,
 					 const struct held_fence *f);
 /* The stream's, if it has one. */
 struct gpu_timeline *gpu_order_find(struct gpu_order *g, uint64_t stream);
-/* The stream's, which may be a new one; NULL when there is none to be had. */
-struct gpu_timeline *gpu_order_take(share_client *c, struct gpu_order *g, uint64_t stream);
 
 #endif

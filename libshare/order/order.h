@@ -82,6 +82,11 @@ bool stream_blocks(share_client *c, const struct memory_mapping *m, void *stream
 /* Blocks until everything enqueued so far is done. 0 or an error; @fatal: of the device, so that
  * nothing runs on it any more. */
 int stream_synchronize(share_client *c, const struct memory_mapping *m, void *stream, bool *fatal);
+/* stream_signal() of what is given up. Without memory for a signal, stream_synchronize(), as being
+ * done is as good as saying so. SHARE_EINVAL or SHARE_ENOTSUP: the driver knows no such stream, or
+ * it is being captured. */
+int stream_end(share_client *c, const struct memory_mapping *m, void *stream, share_fence *out,
+	       bool *fatal);
 
 /* Work may run in the client's memory of which nothing can tell the end: see client_room.end(). */
 void order_never_ends(share_client *c);

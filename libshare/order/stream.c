@@ -75,3 +75,15 @@ int stream_synchronize(share_client *c, const struct memory_mapping *m, void *st
 	host_stream_synchronize(stream);
 	return 0;
 }
+
+int stream_end(share_client *c, const struct memory_mapping *m, void *stream, share_fence *out,
+	       bool *fatal)
+{
+	int r = stream_signal(c, m, stream, out);
+
+	*fatal = false;
+	if (r == 0 || r == SHARE_EINVAL || r == SHARE_ENOTSUP)
+		return r;
+	*out = (share_fence){0, 0};
+	return stream_synchronize(c, m, stream, fatal);
+}
