@@ -20,15 +20,10 @@
 /* ------------------------------------------------------------------------------------------- */
 /* Sizes                                                                                       */
 
-static uint64_t round_up(uint64_t size, uint64_t alignment)
-{
-	return (size + alignment - 1) & ~(alignment - 1);
-}
-
 /* The class of a size and what its blocks have. MAGAZINE_CLASSES or more: none. */
 static inline uint32_t class_of(const struct magazine *m, uint64_t size, uint64_t *block)
 {
-	uint64_t last = round_up(size, m->alignment) - 1;
+	uint64_t last = ((size + m->alignment - 1) & ~(m->alignment - 1)) - 1;
 	uint32_t top, part;
 
 	if (last < MAGAZINE_SMALLEST)

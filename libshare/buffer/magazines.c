@@ -191,9 +191,8 @@ static void empty_if_ended(struct magazine *m)
 /* By one thread for all: when it says that it has given back what there was, it has. */
 void magazines_answer(share_client *c)
 {
-	struct wire_message m = {.type = WIRE_TRIMMED};
+	struct wire_message m = {.type = WIRE_TRIMMED, .trimmed = {.asked = asked_to_trim(c)}};
 
-	m.trimmed.asked = asked_to_trim(c);
 	if (atomic_exchange(&c->buffers->magazines.answered, m.trimmed.asked) == m.trimmed.asked)
 		return;
 	DETAIL_STAYS;

@@ -22,9 +22,9 @@
 void channel_leave(share_channel *ch)
 {
 	DETAIL_STAYS;
-	struct wire_message m = {.type = WIRE_CHANNEL_CLOSE};
+	struct wire_message m = {.type = WIRE_CHANNEL_CLOSE,
+				 .channel_close = {.member = ch->member}};
 
-	m.channel_close.member = ch->member;
 	if (ch->member)
 		rpc(ch->client, &m, NULL);
 }
@@ -207,12 +207,11 @@ static int make_descriptors(share_channel *ch)
 
 static int take_part(share_channel *ch)
 {
+	struct wire_message m = {.type = WIRE_CHANNEL_READY,
+				 .channel_ready = {.member = ch->member}};
 	struct members *members;
-	struct wire_message m = {.type = WIRE_CHANNEL_READY};
-	int r;
+	int r = rpc(ch->client, &m, NULL);
 
-	m.channel_ready.member = ch->member;
-	r = rpc(ch->client, &m, NULL);
 	if (r != 0)
 		return r;
 	members = channel_lock(ch);

@@ -344,9 +344,8 @@ static int answered_by_unlocking(share_client *c, int r, int64_t began)
 /* It is answered at once then, as that it was taken back or as it would have been. */
 static void take_back_unlocking(share_client *c, const struct call *call)
 {
-	struct wire_message m = {.type = WIRE_CANCEL};
+	struct wire_message m = {.type = WIRE_CANCEL, .cancel = {.lookup = call->serial}};
 
-	m.cancel.lookup = call->serial;
 	rpc_send_unlocking(c, &m);
 }
 

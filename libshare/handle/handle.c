@@ -67,11 +67,6 @@ __attribute__((constructor)) static void watch_forks(void)
 	pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-static size_t round_up(size_t size, size_t to)
-{
-	return (size + to - 1) / to * to;
-}
-
 static void set_poison(struct handle *h, size_t slot, bool poison)
 {
 #ifdef SANITIZED
@@ -155,7 +150,7 @@ void *handle_new(enum handle_kind kind, size_t size)
 
 	pthread_mutex_lock(&lock);
 	if (room->slot == 0)
-		room->slot = round_up(size, HANDLE_ALIGNMENT);
+		room->slot = (size + HANDLE_ALIGNMENT - 1) & ~(size_t)(HANDLE_ALIGNMENT - 1);
 	slot = room->slot;
 	if (!room->ready && room->n_worn <= WORN_KEPT)
 		make_locked(room, kind);

@@ -201,10 +201,9 @@ static void lookup_answered(share_client *c, struct call *call, const struct wir
 /* Its answer comes all the same, and is waited for here: then nothing is left. */
 void lookup_recall_unlocking(share_operation *o)
 {
-	struct wire_message m = {.type = WIRE_CANCEL};
 	struct lookup *l = lookup_of(o);
+	struct wire_message m = {.type = WIRE_CANCEL, .cancel = {.lookup = l->call.serial}};
 
-	m.cancel.lookup = l->call.serial;
 	if (rpc_send_unlocking(o->client, &m) == 0)
 		rpc_wait_until_unlocking(o->client, &l->call, -1);
 }

@@ -32,9 +32,8 @@ HANDLES_OF(share_event, event, HANDLE_EVENT);
 static void give_back(share_client *c, uint64_t id)
 {
 	DETAIL_STAYS;
-	struct wire_message m = {.type = WIRE_EVENT_RELEASE};
+	struct wire_message m = {.type = WIRE_EVENT_RELEASE, .event_release = {.event = id}};
 
-	m.event_release.event = id;
 	rpc_send(c, &m);
 }
 

@@ -203,12 +203,10 @@ static bool hold_known(share_client *c, uint64_t page, struct held_fence *f)
 
 static int ask_for_page(share_client *c, uint64_t page)
 {
-	struct wire_message m = {.type = WIRE_TIMELINE};
+	struct wire_message m = {.type = WIRE_TIMELINE, .timeline = {.page = page}};
 	_cleanup_reply_ struct reply reply;
-	int r, error;
+	int r = rpc(c, &m, &reply), error;
 
-	m.timeline.page = page;
-	r = rpc(c, &m, &reply);
 	if (r != 0)
 		return r;
 	error = peer_arrived(c, page, fd_list_take(&reply.fds, 0), fd_list_take(&reply.fds, 1));

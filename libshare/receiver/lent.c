@@ -111,10 +111,9 @@ bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t row,
 /* A GRANT brings it, if it is not here. 0 or an error. */
 static int ask_for_segment(share_channel *ch, uint64_t segment)
 {
-	struct wire_message m = {.type = WIRE_CHANNEL_SEGMENT};
+	struct wire_message m = {.type = WIRE_CHANNEL_SEGMENT,
+				 .channel_segment = {.member = ch->member, .segment = segment}};
 
-	m.channel_segment.member = ch->member;
-	m.channel_segment.segment = segment;
 	return rpc(ch->client, &m, NULL);
 }
 

@@ -171,7 +171,7 @@ static int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_
 /* The broker says that it is empty: it leaves the table. With the client's lock held. */
 static void segment_retire(share_client *c, uint64_t id)
 {
-	struct wire_message m = {.type = WIRE_SEGMENT_RETIRED};
+	struct wire_message m = {.type = WIRE_SEGMENT_RETIRED, .segment_retired = {.segment = id}};
 	struct segments *t = c->segments;
 	struct segment *s;
 
@@ -187,7 +187,6 @@ static void segment_retire(share_client *c, uint64_t id)
 		return;
 	}
 	/* without memory the broker keeps an empty segment until this process ends */
-	m.segment_retired.segment = id;
 	rpc_send_later(c, &m);
 }
 
@@ -208,9 +207,9 @@ static void unmap_retired(share_client *c)
 	struct segment *s;
 
 	while ((s = take_retired(c->segments))) {
-		struct wire_message m = {.type = WIRE_SEGMENT_RETIRED};
+		struct wire_message m = {.type = WIRE_SEGMENT_RETIRED,
+					 .segment_retired = {.segment = s->id}};
 
-		m.segment_retired.segment = s->id;
 		segment_free(s);
 		if (!client_is_lost(c))
 			rpc_send(c, &m);

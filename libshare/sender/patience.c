@@ -235,7 +235,8 @@ void sender_has_room(struct sender *sender)
 /* Whoever waits for it in vain knows, but not those who look after the broker. */
 void sender_tell_of_stall_unlocking(struct sender *sender)
 {
-	struct wire_message m = {.type = WIRE_CHANNEL_STALLED};
+	struct wire_message m = {.type = WIRE_CHANNEL_STALLED,
+				 .channel_stalled = {.member = sender->ch->member}};
 	share_client *c = sender->ch->client;
 
 	if (sender->patience.told || !sender->patience.full_since ||
@@ -244,7 +245,6 @@ void sender_tell_of_stall_unlocking(struct sender *sender)
 	    c->version < WIRE_VERSION_CHANNEL_STALLED)
 		return;
 	sender->patience.told = true;
-	m.channel_stalled.member = sender->ch->member;
 	channel_unlock(sender->ch);
 	rpc_send(c, &m);
 	channel_lock(sender->ch);
