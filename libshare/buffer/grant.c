@@ -159,18 +159,12 @@ int buffer_hold_users(share_client *c, const struct wire_grant *m, struct fences
 static int wait_for_users(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
 			  share_buffer *b)
 {
-	struct ordering o = {.timeout_ms = timeout_ms, .dead_is_done = true};
 	struct fences users;
 	int r = buffer_hold_users(c, m, &users);
 
-	if (r == 0 && users.n > 0) {
-		o.fences = users.all;
-		o.n = users.n;
-		r = stream_wait(c, b->mapping, stream, &o);
-	}
+	if (r == 0)
+		r = stream_wait_for_users(c, b->mapping, stream, &users, timeout_ms, &b->ordered);
 	fences_deinit(&users);
-	if (o.how > b->ordered)
-		b->ordered = o.how;
 	return r;
 }
 

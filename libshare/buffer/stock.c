@@ -14,8 +14,7 @@
 
 #define DEPTH 64u /* of a list */
 
-/* False: there is no room. */
-static bool keep(struct magazine *m, share_buffer *b)
+int magazine_keep(struct magazine *m, share_buffer *b)
 {
 	uint64_t block = block_of(b->size_class);
 	struct stock *s = &m->stocks[b->size_class];
@@ -30,12 +29,7 @@ static bool keep(struct magazine *m, share_buffer *b)
 		m->kept += block;
 	}
 	pthread_mutex_unlock(&m->lock);
-	return room;
-}
-
-int magazine_keep(struct magazine *m, share_buffer *b)
-{
-	if (!keep(m, b))
+	if (!room)
 		return buffer_give_back(b);
 	look_again(m);
 	return 0;

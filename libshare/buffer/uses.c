@@ -160,7 +160,6 @@ static int order_late(share_buffer *b, void *stream)
 
 int uses_order(share_buffer *b, void *stream)
 {
-	struct ordering o = {.timeout_ms = -1, .dead_is_done = true};
 	struct uses *u = &b->uses;
 	int r = 0;
 
@@ -168,12 +167,7 @@ int uses_order(share_buffer *b, void *stream)
 		r = order_late(b, stream);
 	if (r != 0 || !u->fences || uses_are_over(b) || !u->fences)
 		return r;
-	o.fences = u->fences->all;
-	o.n = u->fences->n;
-	r = stream_wait(b->client, b->mapping, stream, &o);
-	if (o.how > b->ordered)
-		b->ordered = o.how;
-	return r;
+	return stream_wait_for_users(b->client, b->mapping, stream, u->fences, -1, &b->ordered);
 }
 
 int uses_hold(share_buffer *b, struct fences *out)

@@ -81,7 +81,6 @@ int share_reclaim(share_buffer *b, int timeout_ms, void *stream)
 {
 	RANGE("share_reclaim", 0);
 	HAZARDS;
-	struct ordering o = {.dead_is_done = true};
 	int64_t deadline = deadline_from(timeout_ms);
 	share_buffer *again = NULL;
 	struct fences users = {.n = 0};
@@ -97,12 +96,9 @@ int share_reclaim(share_buffer *b, int timeout_ms, void *stream)
 		r = timeout_ms == 0 ? SHARE_EBUSY : SHARE_ETIMEDOUT;
 	if (r == 0)
 		r = uses_hold(b, &users);
-	if (r == 0 && users.n > 0 && !MUTATION(reclaim_without_order)) {
-		o.fences = users.all;
-		o.n = users.n;
-		o.timeout_ms = deadline_left(deadline);
-		r = stream_wait(b->client, b->mapping, stream, &o);
-	}
+	if (r == 0 && !MUTATION(reclaim_without_order))
+		r = stream_wait_for_users(b->client, b->mapping, stream, &users,
+					  deadline_left(deadline), NULL);
 	if (r == 0)
 		r = segment_check_memory(b->mapping);
 	fences_deinit(&users);

@@ -167,38 +167,36 @@ static int check_use(share_event **handle, void *stream)
 	return host_stream_refuse(stream);
 }
 
-static int open_once(share_event *e, void *stream, struct failure *failure)
+/* Opens it, once, and records it or waits for it. */
+static int use(share_event *e, void *stream,
+	       int (*how)(struct memory_ipc_event *e, void *stream, struct failure *failure))
 {
+	struct failure failure;
 	int ordinal, r = 0;
 
 	pthread_mutex_lock(&e->opening);
 	if (!e->opened) {
-		r = memory_device_ordinal(e->device, &ordinal, failure);
+		r = memory_device_ordinal(e->device, &ordinal, &failure);
 		if (r == 0)
-			r = memory_ipc_event_open(ordinal, stream, e->ipc, &e->opened, failure);
+			r = memory_ipc_event_open(ordinal, stream, e->ipc, &e->opened, &failure);
 	}
 	pthread_mutex_unlock(&e->opening);
-	return r;
+	if (r == 0)
+		r = how(e->opened, stream, &failure);
+	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }
 
 int share_event_record(share_event *e, void *stream)
 {
 	HAZARDS;
-	struct failure failure;
 	int r = check_use(&e, stream);
 
-	if (r != 0)
-		return r;
-	r = open_once(e, stream, &failure);
-	if (r == 0)
-		r = memory_ipc_event_record(e->opened, stream, &failure);
-	return r != 0 ? fail(r, "%s", failure.text) : 0;
+	return r != 0 ? r : use(e, stream, memory_ipc_event_record);
 }
 
 int share_event_wait(share_event *e, void *stream)
 {
 	HAZARDS;
-	struct failure failure;
 	int r = check_use(&e, stream);
 
 	if (r == 0 && (uintptr_t)stream <= LAST_SHARED_STREAM)
@@ -207,12 +205,7 @@ int share_event_wait(share_event *e, void *stream)
 			 "recorded it is killed, the wait never ends, and all that is ordered "
 			 "with that stream stands still; wait on a stream of its own, made with "
 			 "CU_STREAM_NON_BLOCKING");
-	if (r != 0)
-		return r;
-	r = open_once(e, stream, &failure);
-	if (r == 0)
-		r = memory_ipc_event_wait(e->opened, stream, &failure);
-	return r != 0 ? fail(r, "%s", failure.text) : 0;
+	return r != 0 ? r : use(e, stream, memory_ipc_event_wait);
 }
 
 /* Nobody is in a call about it. */

@@ -77,6 +77,10 @@ struct ordering {
 /* Makes the stream wait; when it blocks, the thread does. 0 or an error: SHARE_EOWNERDEAD and
  * SHARE_ETIMEDOUT only when it blocks. */
 int stream_wait(share_client *c, const struct memory_mapping *m, void *stream, struct ordering *o);
+/* The same for all users of some memory, of which whoever died has no work any more. @how, if not
+ * NULL, becomes what was needed where that is stronger. */
+int stream_wait_for_users(share_client *c, const struct memory_mapping *m, void *stream,
+			  const struct fences *users, int timeout_ms, uint32_t *how);
 /* Whether stream_wait() blocks the calling thread. */
 bool stream_blocks(share_client *c, const struct memory_mapping *m, void *stream);
 /* Blocks until everything enqueued so far is done. 0 or an error; @fatal: of the device, so that

@@ -87,3 +87,15 @@ int stream_end(share_client *c, const struct memory_mapping *m, void *stream, sh
 	*out = (share_fence){0, 0};
 	return stream_synchronize(c, m, stream, fatal);
 }
+
+int stream_wait_for_users(share_client *c, const struct memory_mapping *m, void *stream,
+			  const struct fences *users, int timeout_ms, uint32_t *how)
+{
+	struct ordering o = {
+	    .fences = users->all, .n = users->n, .timeout_ms = timeout_ms, .dead_is_done = true};
+	int r = o.n > 0 ? stream_wait(c, m, stream, &o) : 0;
+
+	if (how && o.how > *how)
+		*how = o.how;
+	return r;
+}

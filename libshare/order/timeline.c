@@ -72,8 +72,7 @@ static void drop_dead_peers(share_client *c)
 	}
 }
 
-/* NULL when there is none that may go. It is nobody's then. */
-static struct peer_page *take_dropped_by_gpu(share_client *c)
+bool peers_forget_dead(share_client *c)
 {
 	struct peer_page *p;
 
@@ -82,13 +81,6 @@ static struct peer_page *take_dropped_by_gpu(share_client *c)
 	if (p)
 		peer_remove(c, p);
 	pthread_mutex_unlock(&c->order->lock);
-	return p;
-}
-
-bool peers_forget_dead(share_client *c)
-{
-	struct peer_page *p = take_dropped_by_gpu(c);
-
 	if (p)
 		peer_free(p);
 	return p;
@@ -102,15 +94,6 @@ static struct peer_page *find_peer(share_client *c, uint64_t id)
 		if (p->id == id)
 			return p;
 	return NULL;
-}
-
-/* With the lock held. */
-static void enter(share_client *c, struct peer_page *p)
-{
-	drop_dead_peers(c);
-	LIST_INSERT_HEAD(&c->order->peers, p, link);
-	if (++c->order->n_peers > PEERS_KEPT)
-		rpc_leave_chore(c);
 }
 
 int peer_arrived(share_client *c, uint64_t id, int fd, int pidfd)
@@ -135,8 +118,12 @@ int peer_arrived(share_client *c, uint64_t id, int fd, int pidfd)
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_mutex_lock(&c->order->lock);
 	known = find_peer(c, id);
-	if (!known)
-		enter(c, p);
+	if (!known) {
+		drop_dead_peers(c);
+		LIST_INSERT_HEAD(&c->order->peers, p, link);
+		if (++c->order->n_peers > PEERS_KEPT)
+			rpc_leave_chore(c);
+	}
 	pthread_mutex_unlock(&c->order->lock);
 	if (known)
 		peer_free(p);

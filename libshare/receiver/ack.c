@@ -421,7 +421,6 @@ static int check_reject(share_channel *ch, const share_message *m)
 static int order_all_uses(share_buffer *handle, void *work)
 {
 	struct loans_work *w = work;
-	struct ordering o = {.timeout_ms = -1, .dead_is_done = true};
 	struct fences users = {.n = 0};
 	share_buffer *b = buffer_of(handle);
 	int r;
@@ -430,10 +429,8 @@ static int order_all_uses(share_buffer *handle, void *work)
 		return order_uses(handle, work);
 	w->first = w->first ? w->first : b;
 	r = uses_hold(b, &users);
-	o.fences = users.all;
-	o.n = users.n;
-	if (r == 0 && users.n > 0)
-		r = stream_wait(b->client, b->mapping, w->stream, &o);
+	if (r == 0)
+		r = stream_wait_for_users(b->client, b->mapping, w->stream, &users, -1, NULL);
 	fences_deinit(&users);
 	return r;
 }

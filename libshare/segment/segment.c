@@ -19,15 +19,6 @@ struct segment *segments_at(struct segments *t, uint64_t id)
 	return s && s->id == id ? s : NULL;
 }
 
-/* True when that was the last reference, and there is something to unmap. */
-static bool put(struct segments *t, struct segment *s)
-{
-	if (--s->refs > 0)
-		return false;
-	LIST_INSERT_HEAD(&t->retired, s, link);
-	return true;
-}
-
 void segments_not_ahead(struct segments *t, struct segment *s)
 {
 	if (!s->is_ahead)
@@ -148,8 +139,10 @@ void segment_put_soon(share_client *c, struct segment *s)
 	struct segments *t = c->segments;
 
 	pthread_mutex_lock(&t->lock);
-	if (put(t, s))
+	if (--s->refs == 0) { /* there is something to unmap */
+		LIST_INSERT_HEAD(&t->retired, s, link);
 		rpc_leave_chore(c);
+	}
 	pthread_mutex_unlock(&t->lock);
 }
 

@@ -77,21 +77,16 @@ static int wait_for_unlocking(struct sender *sender, const struct goal *goal, in
 	return 0;
 }
 
-/* Some messages wait for a consumer to come, or to have room. */
-static int still_wait(const struct sender *sender, int error)
-{
-	return fail_constant(error, ring_producer_is_deserted(sender->ring)
-					? "messages wait for a consumer, and the channel has none"
-					: "messages wait for consumers to have room");
-}
-
 static int not_reached(struct sender *sender, const struct goal *goal, int error)
 {
 	uint64_t who = goal->acknowledged ? ring_producer_keepers(sender->ring) : 0;
 	char name[SENDER_NAME_SIZE];
 
 	if (!who)
-		return still_wait(sender, error);
+		return fail_constant(error,
+				     ring_producer_is_deserted(sender->ring)
+					 ? "messages wait for a consumer, and the channel has none"
+					 : "messages wait for consumers to have room");
 	return fail(error, "of the channel's consumers, %s yet to acknowledge messages",
 		    sender_name(sender, who, name));
 }
