@@ -69,6 +69,11 @@ static int wait_for_host(share_buffer *b, void **stream)
 	return r;
 }
 
+static char *address_of(const share_buffer *b, uint64_t offset)
+{
+	return (char *)b->mapping->address + b->offset + offset;
+}
+
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream)
 {
 	RANGE("share_copy_to_host", size);
@@ -82,7 +87,7 @@ int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size
 		return r;
 	if (!b->segment->kind->on_device) {
 		if (size)
-			memcpy(to, (const char *)b->mapping->address + b->offset + offset, size);
+			memcpy(to, address_of(b, offset), size);
 		return 0;
 	}
 	r = memory_copy_to_host(b->mapping, b->offset + offset, to, size, stream, &failure);
@@ -105,7 +110,7 @@ int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uin
 		return r;
 	if (!b->segment->kind->on_device) {
 		if (size)
-			memcpy((char *)b->mapping->address + b->offset + offset, from, size);
+			memcpy(address_of(b, offset), from, size);
 		return 0;
 	}
 	r = memory_copy_from_host(b->mapping, b->offset + offset, from, size, stream, &failure);
@@ -155,11 +160,6 @@ static int copy_between(share_buffer *to, uint64_t to_offset, share_buffer *from
 						   failure);
 	}
 	return r == 0 && waits ? synchronize(to, from, stream, failure) : r;
-}
-
-static char *address_of(const share_buffer *b, uint64_t offset)
-{
-	return (char *)b->mapping->address + b->offset + offset;
 }
 
 int share_copy(share_buffer *to, uint64_t to_offset, share_buffer *from, uint64_t from_offset,

@@ -56,6 +56,9 @@ static inline int client_resolve(share_client **c)
 	return client_find(*c, c);
 }
 
+/* The same, or SHARE_EINVAL: @out is NULL, where what is made of it goes. */
+int client_resolve_for(share_client **c, const void *out);
+
 /* Of a handle that was found before. */
 static inline share_client *client_of(const share_client *handle)
 {

@@ -15,6 +15,13 @@ int client_find(const share_client *handle, share_client **out)
 	return client_is_forked(*out) ? fail_fork() : 0;
 }
 
+int client_resolve_for(share_client **c, const void *out)
+{
+	int r = client_resolve(c);
+
+	return r == 0 && !out ? fail(SHARE_EINVAL, "out is NULL") : r;
+}
+
 share_client *client_ref(share_client *c)
 {
 	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);

@@ -67,20 +67,12 @@ static int lease(share_client *c, struct wire_message *request, share_event **ou
 	return 0;
 }
 
-/* From a handle to the client. */
-static int resolve_client(share_client **c, const void *out)
-{
-	int r = client_resolve(c);
-
-	return r == 0 && !out ? fail(SHARE_EINVAL, "out is NULL") : r;
-}
-
 int share_event_create(share_client *c, const share_event_options *options, share_event **out)
 {
 	HAZARDS;
 	struct wire_message m = {.type = WIRE_EVENT_CREATE};
 	share_event_options o;
-	int r = resolve_client(&c, out);
+	int r = client_resolve_for(&c, out);
 
 	if (r == 0)
 		r = struct_in(share_event_options, &o, options);
@@ -97,7 +89,7 @@ int share_event_open(share_client *c, const char *name, share_event **out)
 {
 	HAZARDS;
 	struct wire_message m = {.type = WIRE_EVENT_OPEN};
-	int r = resolve_client(&c, out);
+	int r = client_resolve_for(&c, out);
 
 	if (r == 0)
 		r = name_check(name);
@@ -111,7 +103,7 @@ int share_event_import(share_client *c, const share_token *token, share_event **
 {
 	HAZARDS;
 	struct wire_message m = {.type = WIRE_EVENT_OPEN};
-	int r = resolve_client(&c, out);
+	int r = client_resolve_for(&c, out);
 
 	if (r == 0 && !token)
 		r = fail(SHARE_EINVAL, "the token is NULL");

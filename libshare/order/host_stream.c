@@ -127,10 +127,8 @@ int share_host_stream_create(share_client *c, share_host_stream **out)
 	HAZARDS;
 	share_host_stream *s;
 	uint32_t slot;
-	int r = client_resolve(&c), error;
+	int r = client_resolve_for(&c, out), error;
 
-	if (r == 0 && !out)
-		r = fail(SHARE_EINVAL, "out is NULL");
 	if (r == 0)
 		r = slot_take(c, &slot);
 	if (r != 0)

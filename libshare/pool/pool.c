@@ -76,10 +76,8 @@ int share_pool_open(share_client *c, const char *name, share_pool **out)
 	HAZARDS;
 	struct wire_message m = {.type = WIRE_POOL_OPEN};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
-	int r = client_resolve(&c);
+	int r = client_resolve_for(&c, out);
 
-	if (r == 0 && !out)
-		r = fail(SHARE_EINVAL, "out is NULL");
 	if (r == 0)
 		r = name_check(name);
 	if (r != 0)
@@ -197,10 +195,8 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 	struct wire_message m = {.type = WIRE_POOL_CREATE};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	char *access = NULL;
-	int r = client_resolve(&c);
+	int r = client_resolve_for(&c, out);
 
-	if (r == 0 && !out)
-		r = fail(SHARE_EINVAL, "out is NULL");
 	if (r == 0)
 		r = struct_in(share_pool_options, &o, options);
 	if (r == 0)
