@@ -30,23 +30,21 @@ static inline int message_begin(share_message *out)
 	return 0;
 }
 
-/* It is none any more. */
-static inline void message_end(share_message *m)
-{
-	m->channel = NULL;
-	m->buffer = NULL;
-	m->buffers = NULL;
-	m->n_buffers = 0;
-	m->data = NULL;
-	m->data_size = 0;
-}
-
-/* It has none, or none any more. */
+/* It has no buffer, or none any more. */
 static inline void message_without_buffer(share_message *m)
 {
 	m->buffer = NULL;
 	m->buffers = NULL;
 	m->n_buffers = 0;
+}
+
+/* It is none any more. */
+static inline void message_clear(share_message *m)
+{
+	m->channel = NULL;
+	message_without_buffer(m);
+	m->data = NULL;
+	m->data_size = 0;
 }
 
 /* Of an array whose elements may be larger than ours. */

@@ -216,7 +216,7 @@ static bool give_up_data(struct receiver *receiver, share_message *m)
 				    m->receipt & RECEIPT_RETAINED);
 
 	data_drop(receiver, m);
-	message_end(m);
+	message_clear(m);
 	return held;
 }
 

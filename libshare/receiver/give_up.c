@@ -79,7 +79,7 @@ int receiver_give_up(struct receiver *receiver, share_message *m, const struct r
 	held |= m->buffer != NULL;
 	receiver_free_loans(receiver, m);
 	data_drop(receiver, m);
-	message_end(m);
+	message_clear(m);
 	receiver->members->held -= held;
 	return held ? 0 : fail(SHARE_EINVAL, GIVEN_UP);
 }
@@ -124,7 +124,7 @@ static void make_own(share_message *m, struct channel_data *d, uint32_t i, bool 
 		return;
 	data_drop(receiver_lock(channel_of(m->channel)), m);
 	channel_unlock(channel_of(m->channel));
-	message_end(m);
+	message_clear(m);
 }
 
 /* Where nobody can give a lease, the loan goes on: the message is acknowledged (or rejected) when

@@ -60,7 +60,7 @@ int sender_ack_taken_back(share_channel *ch, share_message *m, void *stream)
 	sender->members->held--;
 	channel_unlock_and_end(ch);
 	free(a);
-	message_end(m);
+	message_clear(m);
 	return r;
 }
 
