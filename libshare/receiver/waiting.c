@@ -142,11 +142,15 @@ static int ask_for_orphan_unlocking(struct receiver *receiver, share_message *ou
 	return r;
 }
 
+static bool orphans_wait(const struct receiver *receiver)
+{
+	return receiver->orphans.waiting > 0 && !receiver->stale && !receiver->members->alone;
+}
+
 /* Whether the broker has an orphan for who asks. */
 static bool wants_orphan(const struct receiver *receiver)
 {
-	return receiver->orphans.waiting > 0 && !receiver->orphans.asked && !receiver->stale &&
-	       !receiver->members->alone;
+	return orphans_wait(receiver) && !receiver->orphans.asked;
 }
 
 /* The last producer has gone, and this was not said yet; or 1: messages that it or others have left
@@ -187,12 +191,6 @@ static uint32_t spare_rows(const struct receiver *receiver)
 	return receiver->ch->shape.rows / 2;
 }
 
-/* What waits is mostly of those that we know already. */
-static bool rows_may_be_wanted(const struct receiver *receiver)
-{
-	return receiver->orphans.waiting > 0 && !receiver->stale && !receiver->members->alone;
-}
-
 /* Of those that are gone: what is drained, and whether it was the last. 0, 1 and an orphan, or an
  * error. */
 static int look_for_ends_unlocking(struct receiver *receiver, share_message *out)
@@ -200,8 +198,9 @@ static int look_for_ends_unlocking(struct receiver *receiver, share_message *out
 	int r;
 
 	receiver->members->some_gone = false; /* before the lock is given up */
-	if (receiver_forget_drained_unlocking(
-		receiver, rows_may_be_wanted(receiver) ? spare_rows(receiver) : 0))
+	/* what waits is mostly of those that we know already, so their rows may be wanted */
+	if (receiver_forget_drained_unlocking(receiver,
+					      orphans_wait(receiver) ? spare_rows(receiver) : 0))
 		receiver->members->some_gone = true;
 	r = end_of_producers(receiver);
 	if (r == 1 && !receiver->orphans.asked) {

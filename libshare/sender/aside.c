@@ -86,9 +86,9 @@ int channel_take_back(share_channel *ch, share_message *out)
 		a->receipt = ++sender->n_taken;
 		ring_producer_took_back(sender->ring);
 		STAILQ_INSERT_TAIL(&sender->taken, a, link);
-	}
-	if (!a)
+	} else {
 		sender_arm(sender, READY_TAKE_BACK);
+	}
 	channel_unlock(ch);
 	if (!a)
 		return fail(SHARE_EAGAIN, "no message was delivered too often");
