@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef AGENT_AGENT_H
-#define AGENT_AGENT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -47,5 +46,3 @@ int event_end(void *event, bool wedged, struct failure *failure);
 /* Ends this process when the broker's end of the socket is closed, by whoever had it, though it may
  * be in the middle of a call. 0 or negative errno. */
 int watch_broker(int socket);
-
-#endif

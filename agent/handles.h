@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef AGENT_HANDLES_H
-#define AGENT_HANDLES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ void handles_mark(struct handles *h, uint64_t handle);
 /* Removes an object that is not known and returns it. NULL: all that there are were known, and none
  * is from now on. */
 void *handles_take_unknown(struct handles *h);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_BEAT_H
-#define BASE_BEAT_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -16,5 +15,3 @@ void beat_at(atomic_uint *place);
 /* A function that works for long calls this between two pieces of its work, as does a loop that
  * waits. It costs a nanosecond or so. */
 void beat(void);
-
-#endif

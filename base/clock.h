@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_CLOCK_H
-#define BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -26,5 +25,3 @@ struct timespec clock_after_ms(int ms);
  */
 int64_t deadline_from(int timeout_ms);
 int deadline_left(int64_t deadline);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_FAILURE_H
-#define BASE_FAILURE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ const char *failure_limit(int number, char out[FAILURE_LIMIT_TEXT]);
 /* Says what an errno means: "@what: No space left on device". Returns SHARE_ENOMEM for errors that
  * say that room is missing, as there may be room later, and SHARE_ESYSTEM for all others. */
 int failure_system(struct failure *f, const char *what, int number);
-
-#endif

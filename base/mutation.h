@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_MUTATION_H
-#define BASE_MUTATION_H
+#pragma once
 
 /*
  * Mutations: places where a rule can be broken on purpose, to see whether a test notices
@@ -27,7 +26,5 @@ static inline bool mutation_is_on(const char *name)
 #else
 
 #define MUTATION(name) false
-
-#endif
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_PROBE_H
-#define BASE_PROBE_H
+#pragma once
 
 /*
  * Probes: places that bpftrace, perf and SystemTap can look at while a program runs (USDT, provider
@@ -25,7 +24,5 @@ static inline int probe_nothing(int unused, ...)
 
 /* Nothing is evaluated, but what is only there for a probe counts as used. */
 #define PROBE(name, ...) ((void)sizeof(probe_nothing(0, ##__VA_ARGS__)))
-
-#endif
 
 #endif

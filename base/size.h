@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_SIZE_H
-#define BASE_SIZE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ char *size_exact(uint64_t bytes, char out[static SIZE_EXACT_MAX]);
 /** As size_format(), and how much that is where it takes many digits: "1536MiB",
  * "11.8GiB (12342048KiB)". Returns @out. */
 char *size_tell(uint64_t bytes, char out[static SIZE_EXACT_MAX]);
-
-#endif

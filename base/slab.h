@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_SLAB_H
-#define BASE_SLAB_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -76,5 +75,3 @@ uint32_t slab_index(const void *object);
 
 /* How many objects are in use. */
 size_t slab_live(const struct slab *slab);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_TABLE_H
-#define BASE_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ static inline uint64_t table_mix(uint64_t x)
 	x = (x ^ (x >> 32)) * UINT64_C(0xd6e8feb86659fd93);
 	return x ^ (x >> 32);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_TEXT_H
-#define BASE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ static inline const char *text_plural(uint64_t n)
 
 /** The one of @names that @word is most likely a misspelling of; NULL when none is close. */
 const char *text_nearest(const char *word, const char *const *names, size_t n_names);
-
-#endif

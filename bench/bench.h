@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_BENCH_H
-#define BENCH_BENCH_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -209,5 +208,3 @@ void ping_pong_play(const struct other *o, const struct exchange *exchanges, siz
 
 /* Returns the size of the packet that the library or the broker would send for @m. */
 uint32_t packet_size(const struct wire_message *m);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_COMPARE_H
-#define BENCH_COMPARE_H
+#pragma once
 
 #define NOTHING_RAN 77 /* exit code: this machine cannot run the benchmark */
 
@@ -8,5 +7,3 @@
  * with the arguments @rest, and prints the medians of what both measure, and of the ratios to the
  * floors. "change" is this one's value by the other's. Ends the program when a run fails. */
 void compare(const char *other, unsigned turns, const char *rest);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_BRIDGE_H
-#define BRIDGE_BRIDGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ void timer_in(struct event *timer, uint32_t ms);
 /* For a callback that has made its own event active again: the loop would go on with that and with
  * what was active before, and look at no descriptor and no timer until it stops. */
 void let_others(struct bridge *b);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_HELPER_H
-#define BRIDGE_HELPER_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -29,5 +28,3 @@ void helper_close(struct bridge *b);
 void helper_do(struct bridge *b, struct task *t);
 /* Waits until it was run, and `done` is not called then. If there is none it does nothing. */
 void helper_wait(struct bridge *b, struct task *t);
-
-#endif

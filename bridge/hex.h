@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_HEX_H
-#define BRIDGE_HEX_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@
 char *hex_make(const void *bytes, size_t n);
 /* Returns how many bytes, at most @room; 0: that is no such text. */
 size_t hex_read(const char *text, void *out, size_t room);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_LINK_H
-#define BRIDGE_LINK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ void link_fail(struct link *l, const char *why);
 const unsigned char *link_own_secret(const struct link *l);
 const unsigned char *link_secret_of_peer(const struct link *l);
 void link_content(struct link *l, const struct data_header *h, struct parcel *p);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_SETTINGS_H
-#define BRIDGE_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ bool settings_is_site(const char *name);
 
 /* The first pattern that a name matches, or NULL. */
 const struct pattern *patterns_match(const struct patterns *p, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_SHAPE_H
-#define BRIDGE_SHAPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ uint32_t shape_number(const json_t *shape, const char *key);
 /* Whether its messages take parts (bridge/data/header.h): a consumer has to say that it wants so
  * much. */
 bool shape_has_parts(const json_t *shape);
-
-#endif

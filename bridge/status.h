@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_STATUS_H
-#define BRIDGE_STATUS_H
+#pragma once
 
 struct bridge;
 
@@ -10,5 +9,3 @@ struct bridge;
  */
 int status_open(struct bridge *b);
 void status_close(struct bridge *b);
-
-#endif

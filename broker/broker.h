@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_BROKER_H
-#define BROKER_BROKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,5 +86,3 @@ void broker_share_memory(struct broker *b);
  * which is not there, everything is looked at a little later. */
 void broker_set_timer(struct broker *b, struct event *timer, uint64_t ms);
 void broker_free_event(struct event *event); /* NULL is fine */
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_COUNTERS_H
-#define BROKER_COUNTERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -72,5 +71,3 @@ uint64_t latency_longest(int class);
 
 /* Counts a request of this type that was answered with @error, which is negative. */
 void count_refusal(struct broker_counters *c, enum wire_type type, int error);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef DOCS_PROTOCOL_DOC_H
-#define DOCS_PROTOCOL_DOC_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ void print_numbers(FILE *out, const char *heading, const struct number *numbers,
 
 /* What lies in arrays of bytes, and in shared memory. */
 void print_layouts(FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_ADOPT_H
-#define MEMORY_ADOPT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ bool memory_adopted_here(const struct memory_recipe *recipe, struct memory_mappi
 /* The last reference that is given up calls it, with no lock held; but not in a forked child. */
 void memory_adopted_tell(struct adopted *a, void (*done)(void *data), void *data);
 void memory_adopted_unref(struct adopted *a); /* NULL is fine */
-
-#endif

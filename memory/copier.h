@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_COPIER_H
-#define MEMORY_COPIER_H
+#pragma once
 
 #include "memory/import.h"
 
@@ -41,5 +40,3 @@ int memory_copier_set(struct memory_copier *c, struct memory_point *p, struct fa
 int memory_copier_reached(struct memory_copier *c, const struct memory_point *p,
 			  struct failure *failure);
 void memory_copier_forget(struct memory_copier *c, struct memory_point *p);
-
-#endif

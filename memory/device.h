@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_DEVICE_H
-#define MEMORY_DEVICE_H
+#pragma once
 
 #include "memory/kind.h"
 
@@ -51,5 +50,3 @@ int memory_event_create(struct memory_event **out, unsigned char handle[64],
  * driver is lost. After a failure, which only a driver that is broken has, the event is gone when
  * this process ends. */
 int memory_event_destroy(struct memory_event *e, bool wedged, struct failure *failure);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_EXPORT_H
-#define MEMORY_EXPORT_H
+#pragma once
 
 #include "memory/kind.h"
 
@@ -62,5 +61,3 @@ int memory_device_zero(enum memory_kind_id kind, const struct memory_segment *se
 
 /* Puts a random identity into the recipe. */
 void memory_identify(struct memory_recipe *recipe);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_HOST_PAGES_H
-#define MEMORY_HOST_PAGES_H
+#pragma once
 
 #include "memory/export.h"
 
@@ -54,5 +53,3 @@ void memory_host_window_discard(struct memory_host_window *w);
 /* All of the segment reads as zeros from now on, and its pages go back to the system: nobody needs
  * it any more. 0 or negative errno. */
 int memory_host_discard(const struct memory_segment *segment);
-
-#endif

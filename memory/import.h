@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_IMPORT_H
-#define MEMORY_IMPORT_H
+#pragma once
 
 #include "memory/kind.h"
 
@@ -83,5 +82,3 @@ int memory_copy_staged(const struct memory_mapping *to, uint64_t to_offset,
 /* Blocks until all work that was enqueued on @stream is done. */
 int memory_stream_synchronize(const struct memory_mapping *m, void *stream,
 			      struct failure *failure);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_IMPORTER_H
-#define MEMORY_IMPORTER_H
+#pragma once
 
 #include "memory/import.h"
 
@@ -26,5 +25,3 @@ struct memory_importer {
 	extern const struct memory_importer memory_##name##_importer;
 MEMORY_KINDS(MEMORY_IMPORTER)
 #undef MEMORY_IMPORTER
-
-#endif

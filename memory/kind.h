@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_KIND_H
-#define MEMORY_KIND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -143,5 +142,3 @@ bool memory_recipe_has_handle(const struct memory_recipe *recipe);
  * SHARE_EPROTO and why not. */
 int memory_recipe_check(const struct memory_kind *kind, const struct memory_recipe *recipe,
 			struct failure *failure);
-
-#endif

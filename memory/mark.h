@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_MARK_H
-#define MEMORY_MARK_H
+#pragma once
 
 #include "memory/import.h"
 
@@ -48,5 +47,3 @@ int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
 			    struct failure *failure);
 /* Frees what the mark has of the driver. The mark can be used again afterwards. */
 void memory_mark_free(struct memory_marks *k, struct memory_mark *m);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_STREAM_H
-#define MEMORY_STREAM_H
+#pragma once
 
 #include "memory/import.h"
 
@@ -92,5 +91,3 @@ int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct failu
 
 /* Puts the number that the device with this UUID (as text) has in this process into @out. */
 int memory_device_ordinal(const char *uuid, int *out, struct failure *failure);
-
-#endif

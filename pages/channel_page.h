@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PAGES_CHANNEL_PAGE_H
-#define PAGES_CHANNEL_PAGE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -296,5 +295,3 @@ static inline uint32_t channel_buffers(const struct channel_shape *s)
 	return s->buffers ? s->buffers : 1;
 }
 struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t row);
-
-#endif

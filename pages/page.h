@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PAGES_PAGE_H
-#define PAGES_PAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ int page_seal(int fd);
  * negative errno; -EINVAL when @fd has fewer than @size bytes. */
 int page_map(int fd, size_t size, bool writable, void **out);
 void page_unmap(const void *page, size_t size); /* NULL does nothing */
-
-#endif

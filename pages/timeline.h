@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PAGES_TIMELINE_H
-#define PAGES_TIMELINE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -105,5 +104,3 @@ uint64_t timeline_file(int fd);
 /* Maps a page, for which @fd is not needed any more afterwards. Returns 0 or a negative errno. */
 int timeline_map(int fd, bool writable, struct timeline_page **out);
 void timeline_unmap(const struct timeline_page *page);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef RING_ENTRY_H
-#define RING_ENTRY_H
+#pragma once
 
 #include "pages/timeline.h"
 #include "ring/inside.h"
@@ -66,5 +65,3 @@ static inline bool ring_is_sound(const struct ring_message *m, uint32_t most)
 	       m->deliveries > 0 &&
 	       (m->buffer != 0 || (m->segment == 0 && m->offset == 0 && m->size == 0));
 }
-
-#endif

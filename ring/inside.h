@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef RING_INSIDE_H
-#define RING_INSIDE_H
+#pragma once
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -150,5 +149,3 @@ static inline size_t ring_stride(void *ring, const struct channel_shape *shape)
 }
 
 #define RING_BIT(slot) (UINT64_C(1) << (slot))
-
-#endif

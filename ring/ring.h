@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef RING_RING_H
-#define RING_RING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -312,5 +311,3 @@ struct ring_consumer_stats {
 	uint64_t received, acknowledged, lost, rejected;
 };
 void ring_consumer_get_stats(const struct ring_consumer *c, struct ring_consumer_stats *out);
-
-#endif

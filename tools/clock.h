@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_CLOCK_H
-#define TOOLS_CLOCK_H
+#pragma once
 
 #include <time.h>
 
@@ -12,5 +11,3 @@ static inline double clock_seconds(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
-
-#endif

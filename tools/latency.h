@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_LATENCY_H
-#define TOOLS_LATENCY_H
+#pragma once
 
 #include "tools/value.h"
 
@@ -10,5 +9,3 @@ value_show show_refused;   /* SHARE_ENOMEM:2 */
 value_show show_mean;      /* 8.1us */
 value_show show_median;    /* <16.4us: half of the answers took no longer */
 value_show show_hundredth; /* the same for all but a hundredth of them */
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_LINKS_H
-#define TOOLS_LINKS_H
+#pragma once
 
 #include "tools/value.h"
 
@@ -9,5 +8,3 @@
 value_show show_microseconds; /* 0.3ms; "-" for 0, which is not known yet */
 value_show show_credits;      /* the channels on a link */
 value_show show_calls;        /* the services on it */
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_METRICS_H
-#define TOOLS_METRICS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -24,5 +23,3 @@ void metrics_print(FILE *out, const json_t *snapshot, double now);
 void metrics_print_flag(FILE *out, const char *name, const char *help, int value);
 /* Prints the line after which there is nothing. */
 void metrics_print_end(FILE *out);
-
-#endif

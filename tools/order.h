@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_ORDER_H
-#define TOOLS_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@
  * they had. Returns 0 or a positive errno.
  */
 int order_rows(json_t *rows, const char *key, bool reverse);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_REPORT_H
-#define TOOLS_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -46,5 +45,3 @@ int table_add_line(struct table *t, const char *key, const char *value);
 int table_print(struct table *t);
 /* NULL does nothing. Returns NULL. */
 struct table *table_free(struct table *t);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_SNAPSHOT_H
-#define TOOLS_SNAPSHOT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ int snapshot_rows(share_client *client, const char *report, json_t **out);
  */
 int snapshot_take(share_client *client, const struct snapshot_report *which, size_t n,
 		  json_t **out);
-
-#endif

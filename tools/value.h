@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_VALUE_H
-#define TOOLS_VALUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,5 +31,3 @@ value_show show_members;
 char *show_list(const json_t *list, void (*put)(FILE *out, const json_t *each));
 /* Returns a text of that kind. */
 char *show_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WIRE_FIELDS_H
-#define WIRE_FIELDS_H
+#pragma once
 
 /*
  * What is in each of the messages of wire/messages.h.
@@ -330,5 +329,3 @@
 	F(M, u32, what, 6, "enum wire_known")                                            \
 	F(M, u32, more, 6, "1: this is not all of them, and the rest follows in others") \
 	V(M, handles, 32768, 6, "u64 each, of AGENT_SEGMENT or AGENT_EVENT")
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WIRE_MESSAGES_H
-#define WIRE_MESSAGES_H
+#pragma once
 
 /*
  * The protocols between libshare and the broker, and between the broker and its agents. All of it
@@ -278,5 +277,3 @@
 	E(SHARE_EDEVICE, -20)       \
 	E(SHARE_EPIPE, -21)         \
 	E(SHARE_EINTR, -22)
-
-#endif

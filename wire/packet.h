@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WIRE_PACKET_H
-#define WIRE_PACKET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ void packet_accept_fds(int socket);
  * PACKET_OWN_FDS. -EMSGSIZE: it has more than these. @fds owns those that it has in either case. */
 #define PACKET_OWN_FDS 2
 int packet_peek_own_fds(int socket, struct fd_list *fds);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WIRE_WIRE_H
-#define WIRE_WIRE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -247,5 +246,3 @@ void wire_peek(const void *data, size_t size, unsigned *type, uint32_t *serial);
  */
 int wire_decode(struct wire_message *m, enum wire_direction direction, const void *data,
 		size_t size, size_t n_fds);
-
-#endif

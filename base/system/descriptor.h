@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_SYSTEM_DESCRIPTOR_H
-#define BASE_SYSTEM_DESCRIPTOR_H
+#pragma once
 
 /* Descriptors that have an owner. -1 stands for no descriptor, and closing it does nothing. */
 
@@ -18,5 +17,3 @@ void fd_readable_in(int fd, int ms);
 /* Closes the descriptor of a variable that is declared with _cleanup_fd_ when its scope ends. */
 void fd_cleanup(int *fd);
 #define _cleanup_fd_ __attribute__((cleanup(fd_cleanup)))
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_SYSTEM_FILE_H
-#define BASE_SYSTEM_FILE_H
+#pragma once
 
 /*
  * Files that are opened for reading by a name from outside. Somebody may have put there what no
@@ -14,5 +13,3 @@ int file_open(const char *path);
 
 /* Returns what a negative errno of file_open() means. */
 const char *file_error(int error);
-
-#endif

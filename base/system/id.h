@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_SYSTEM_ID_H
-#define BASE_SYSTEM_ID_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -8,5 +7,3 @@
  * away. 0, ENOENT if there is none, or another positive errno. */
 int id_of_user(const char *name, id_t *out);
 int id_of_group(const char *name, id_t *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_SYSTEM_MAPPING_H
-#define BASE_SYSTEM_MAPPING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ void *mapping_make_at(void *address, size_t size, int protection, int flags, int
 
 /* Whether a core dump has this part of a mapping; it consists of whole pages. */
 void mapping_set_dumped(void *address, size_t size, bool dumped);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_SYSTEM_PROCESS_H
-#define BASE_SYSTEM_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ long process_pid(int pidfd);
  * sanitizer has to attach to its own process. Returns 0 or a negative errno.
  */
 int process_hide(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BASE_SYSTEM_THREAD_H
-#define BASE_SYSTEM_THREAD_H
+#pragma once
 
 #include <pthread.h>
 
@@ -9,5 +8,3 @@
 int thread_start(pthread_t *out, void *(*function)(void *data), void *data);
 /* The same for a thread that nobody joins. */
 int thread_start_detached(void *(*function)(void *data), void *data);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_BRIDGE_BRIDGE_H
-#define BENCH_BRIDGE_BRIDGE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ struct bridge_cost {
 /* @n buffers of @size bytes from one memfd into another, by a TCP connection between two
  * processes. */
 struct bridge_cost bridge_tcp(uint64_t size, unsigned n);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_BRIDGE_BRIDGE_PAIR_H
-#define BENCH_BRIDGE_BRIDGE_PAIR_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -54,5 +53,3 @@ double bridge_pair_cpu_us(const struct bridge_pair *p);
  * they have come. Every byte is compared, which is not measured. The cost is of each of them. */
 struct bridge_cost bridge_pair_send(struct bridge_pair *p, const char *name, share_buffer **buffers,
 				    unsigned n, uint64_t seed);
-
-#endif

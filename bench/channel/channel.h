@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_CHANNEL_CHANNEL_H
-#define BENCH_CHANNEL_CHANNEL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -87,5 +86,3 @@ pid_t channel_sides_other(const struct channel_side *s);
 /* Returns the nanoseconds for each of @n round trips, without the time that both have thought; or
  * for each of @n messages, where @n is a multiple of BATCH. */
 double channel_sides_time(const struct channel_side *s, enum channel_way way, uint32_t n);
-
-#endif

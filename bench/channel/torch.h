@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_CHANNEL_TORCH_H
-#define BENCH_CHANNEL_TORCH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ const char *torch_wait(struct torch *t);
 void torch_play(struct torch *t, uint64_t size, unsigned n, struct samples *hand_over,
 		struct samples *whole);
 void torch_stop(struct torch *t);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_DRIVER_DRIVER_H
-#define BENCH_DRIVER_DRIVER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -99,5 +98,3 @@ void *driver_event_open(const struct driver_handle *handle);
 void driver_event_destroy(void *event);
 void driver_event_record(void *event, void *stream);
 void driver_event_wait(void *event, void *stream);
-
-#endif

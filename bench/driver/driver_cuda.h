@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_DRIVER_DRIVER_CUDA_H
-#define BENCH_DRIVER_DRIVER_CUDA_H
+#pragma once
 
 #include "bench/driver/driver.h"
 #include "memory/cuda/driver.h"
@@ -38,5 +37,3 @@ void must_driver(CUresult r, const char *call);
 /* Puts a function of the driver into the function pointer at @member. Returns false, with @why, if
  * the driver does not have it. */
 bool driver_look_up(const char *symbol, void *member, char why[DRIVER_WHY]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_LOAD_CROWD_H
-#define BENCH_LOAD_CROWD_H
+#pragma once
 
 #include "bench/bench.h"
 
@@ -32,5 +31,3 @@ void crowd_fill(const struct worker *workers, int n, uint32_t buffers);
 void crowd_kill(const struct worker *workers, int n);
 /* Frees what this process has of workers that were killed. */
 void crowd_forget(struct worker *workers, int n);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_LOAD_FLOOD_H
-#define BENCH_LOAD_FLOOD_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ extern const struct flood flood_ping, flood_redis, flood_bare;
  * the answers that it got. Returns when the flood has begun. */
 pid_t flood_start(const struct flood *f, const char *socket, uid_t uid, unsigned connections,
 		  _Atomic uint64_t *done);
-
-#endif

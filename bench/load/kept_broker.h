@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_LOAD_KEPT_BROKER_H
-#define BENCH_LOAD_KEPT_BROKER_H
+#pragma once
 
 #include <limits.h>
 #include <sys/types.h>
@@ -26,5 +25,3 @@ void kept_broker_stop(struct kept_broker *b);
 pid_t kept_broker_serving(share_client *c);
 /* Kills it, and returns when it is dead: the time of the kill, as now_us() has it. */
 double kept_broker_kill(pid_t serving);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_ORDER_FENCE_H
-#define BENCH_ORDER_FENCE_H
+#pragma once
 
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -79,5 +78,3 @@ bool fence_gpu_signals(share_client *c, void *stream);
 #define NOT_BY_GPU "the fences of GPU streams are kept by the host here"
 
 void fence_gpu(const struct run *run, share_client *c, const struct fence_peer *peer);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_PEERS_CARRIER_H
-#define BENCH_PEERS_CARRIER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,6 +62,4 @@ void carrier_must(bool fine, const char *carrier, const char *what, const char *
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

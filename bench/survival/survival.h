@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_SURVIVAL_SURVIVAL_H
-#define BENCH_SURVIVAL_SURVIVAL_H
+#pragma once
 
 #include "bench/bench.h"
 
 /* The parts of the benchmark "survival" that are in files of their own. */
 void survival_pause(const struct run *run);
 void survival_cost(const struct run *run);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_CHANNELS_CHANNELS_H
-#define BRIDGE_CHANNELS_CHANNELS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -29,5 +28,3 @@ const char *channels_hear_opened(struct link *l, json_t *o);
 const char *channels_hear_closed(struct link *l, json_t *o);
 const char *channels_content(struct link *l, const struct data_header *h, struct parcel *p);
 json_t *channels_describe(struct bridge *b, const struct link *l);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_CHANNELS_INSIDE_H
-#define BRIDGE_CHANNELS_INSIDE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/queue.h>
@@ -34,5 +33,3 @@ const char *mirror_opened(struct link *l, uint32_t which, json_t *o);
 const char *mirror_closed(struct link *l, uint32_t which);
 const char *mirror_message(struct link *l, const struct data_header *h, struct parcel *p);
 json_t *mirrors_describe(struct bridge *b, const struct link *l);
-
-#endif

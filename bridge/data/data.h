@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_DATA_DATA_H
-#define BRIDGE_DATA_DATA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ void data_receive(struct parcel *p, const struct reach *to, data_done done, void
  * of the link. */
 void data_keep(struct parcel *p, struct parcel *kept);
 void data_drop(struct parcel *kept);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_DATA_HEADER_H
-#define BRIDGE_DATA_HEADER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -54,5 +53,3 @@ enum data_flags {
 	DATA_HAS_BUFFER = 1 << 0, /* if of no bytes */
 	DATA_IN_PIECES = 1 << 1,  /* the memory comes later */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_DATA_INSIDE_H
-#define BRIDGE_DATA_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -103,5 +102,3 @@ const char *pieces_hear(struct data_end *d, const struct data_header *h, struct 
 /* While there is a worker; and when there is none any more. */
 void pieces_drop(struct data_end *d);
 void pieces_end(struct data_end *d);
-
-#endif

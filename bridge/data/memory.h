@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_DATA_MEMORY_H
-#define BRIDGE_DATA_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ int reach_allocate(struct bridge *b, uint64_t size, struct reach *out);
 /* Gives the buffer to the caller, who releases it. What was received is in it. */
 share_buffer *reach_take(struct reach *r);
 void reach_end(struct reach *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_DATA_MESSAGE_H
-#define BRIDGE_DATA_MESSAGE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -52,5 +51,3 @@ void message_given(struct message_in *m);
 
 /* Gives up what there is of it. Not while it is being received. */
 void message_end(struct message_in *m);
-
-#endif

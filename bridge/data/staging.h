@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_DATA_STAGING_H
-#define BRIDGE_DATA_STAGING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -50,5 +49,3 @@ struct slot;
 struct slot *staging_take(struct staging *s, int ordinal);
 void staging_give(struct staging *s, struct slot *slot);
 void *slot_memory(struct slot *slot);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_LINK_INSIDE_H
-#define BRIDGE_LINK_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void talk_begin(struct link *l);
 void talk_on_input(struct bufferevent *tls, void *link);
 /* Who is silent for too long is lost; and so that this side is not, it says something. */
 void talk_on_beat(evutil_socket_t fd, short what, void *link);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_LINK_TLS_H
-#define BRIDGE_LINK_TLS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ struct bufferevent *tls_server(struct bridge *b, int fd); /* takes @fd if it is 
 
 /* Why a connection has ended. */
 void tls_describe(struct bufferevent *tls, short what, char *out, size_t room);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_NAMES_ABOUT_H
-#define BRIDGE_NAMES_ABOUT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ json_t *about_bare(const json_t *metadata);
 /* The metadata as it will be at @own, which is told of it in @content. NULL: that makes no sense,
  * or *@loop: it has been here. */
 json_t *about_describe(const json_t *content, const char *own, json_int_t version, bool *loop);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_NAMES_INSIDE_H
-#define BRIDGE_NAMES_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -93,5 +92,3 @@ int name_in_entered(struct name_in *n);
 void name_in_mark(struct name_in *n, bool stale);
 /* Somebody else may have the name by now, and keeps it. */
 void name_in_withdraw(struct name_in *n);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_NAMES_NAMES_H
-#define BRIDGE_NAMES_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -45,5 +44,3 @@ void names_out_up(struct link *l);
 void names_out_down(struct link *l);
 const char *names_out_hear_want(struct link *l, json_t *o);
 const char *names_out_hear_ready(struct link *l, json_t *o);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_SERVICES_INSIDE_H
-#define BRIDGE_SERVICES_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ bool desk_gives_up(struct errand *e);
 void counter_look_at(struct errand *e);
 /* Takes requests as long as there are not too many. */
 void desk_take_requests(struct end *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BRIDGE_SERVICES_SERVICES_H
-#define BRIDGE_SERVICES_SERVICES_H
+#pragma once
 
 #include <jansson.h>
 
@@ -24,5 +23,3 @@ const char *services_hear_call(struct link *l, json_t *o);
 const char *services_hear_called(struct link *l, json_t *o);
 const char *services_content(struct link *l, const struct data_header *h, struct parcel *p);
 json_t *services_describe(struct bridge *b, const struct link *l);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ACCOUNTS_ACCOUNT_H
-#define BROKER_ACCOUNTS_ACCOUNT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -93,5 +92,3 @@ struct user_turns *account_turns(struct account *a);
 uid_t account_uid(const struct account *a);
 /* Returns the account of the lowest uid from @uid on; NULL: there is none. */
 const struct account *account_from(const struct accounts *accounts, uint64_t uid);
-
-#endif

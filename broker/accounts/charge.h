@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ACCOUNTS_CHARGE_H
-#define BROKER_ACCOUNTS_CHARGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ void charge_split(struct charge *c, uint64_t amount, struct charge *part);
 int paid_grow(struct account *account, void **array, uint32_t *n, uint32_t index, size_t size);
 /* Returns how many places it has then. */
 uint32_t paid_room(uint32_t n, uint32_t index);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ACCOUNTS_FAIR_SHARE_H
-#define BROKER_ACCOUNTS_FAIR_SHARE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ struct fair_share {
 
 /* Returns the most that a user may have who has @mine, which is part of what is used. */
 uint64_t fair_share_most(const struct fair_share *s, uint64_t mine);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ACCOUNTS_INSIDE_H
-#define BROKER_ACCOUNTS_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ bool account_take(struct account *a, enum limit_kind resource, uint64_t amount, 
 		  uint64_t beyond);
 void account_must_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own);
 void account_return(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ACCOUNTS_PRICE_H
-#define BROKER_ACCOUNTS_PRICE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own
 #define PRICE_ENTRY       128u /* a message that was taken over, for each consumer that has it */
 #define PRICE_INHERITED   72u  /* the same, whoever has it, and its place in a table */
 #define PRICE_ORPHAN      264u /* a message whose producer is gone, and its places in tables */
-
-#endif

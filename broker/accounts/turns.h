@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ACCOUNTS_TURNS_H
-#define BROKER_ACCOUNTS_TURNS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -96,5 +95,3 @@ uint64_t turns_begun(const struct turns *t);
 /* What is done in another's turn, which pays for it, is paid for by @u as well: from @begun
  * (by clock_ns()) until now, but no more than a short turn takes. */
 void turns_share(struct turns *t, struct user_turns *u, uint64_t begun);
-
-#endif

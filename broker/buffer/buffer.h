@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_BUFFER_BUFFER_H
-#define BROKER_BUFFER_BUFFER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -94,5 +93,3 @@ void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata); /* t
 int metadata_new(struct account *account, const void *bytes, uint32_t size, struct metadata *old,
 		 struct metadata **out, struct failure *failure);
 void metadata_free(struct metadata *metadata);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_BUFFER_GRANT_H
-#define BROKER_BUFFER_GRANT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ struct grant {
  * when nothing was given. */
 int grant_send(struct broker *b, struct client *client, uint32_t serial, const struct grant *g,
 	       struct failure *failure);
-
-#endif

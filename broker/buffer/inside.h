@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_BUFFER_INSIDE_H
-#define BROKER_BUFFER_INSIDE_H
+#pragma once
 
 /* What the files of this room alone know of each other. */
 
@@ -26,5 +25,3 @@ void reclaims_init(struct table *t);
 void reclaim_look(struct broker *b, struct buffer *buffer);
 /* Called when the client has given up its lease: what it waits for will not come. */
 void reclaim_give_up(struct buffer *buffer, const struct client *client);
-
-#endif

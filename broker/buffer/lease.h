@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_BUFFER_LEASE_H
-#define BROKER_BUFFER_LEASE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ bool request_tell_metadata(struct request *r, const struct buffer *buffer);
 /* Gives a buffer to the client that allocated it, now that its memory is fit for use. The reference
  * stays the caller's. */
 void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer);
-
-#endif

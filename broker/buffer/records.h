@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_BUFFER_RECORDS_H
-#define BROKER_BUFFER_RECORDS_H
+#pragma once
 
 /* What the journal has of buffers and leases. Whoever changes something notes it. */
 
@@ -30,5 +29,3 @@ bool metadata_charge(struct metadata *metadata, struct account *account);
 int buffers_restore(struct broker *b);
 /* Ends those references: a buffer that nothing leads to is freed. */
 void buffers_restored(struct broker *b);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_BUFFER_SCRUB_H
-#define BROKER_BUFFER_SCRUB_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -40,5 +39,3 @@ void scrubs_end(struct broker *b);
 void scrubs_note(struct broker *b);
 /* For a broker that comes after another one. */
 extern const struct object_kind scrub_kind;
-
-#endif

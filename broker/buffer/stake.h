@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_BUFFER_STAKE_H
-#define BROKER_BUFFER_STAKE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/queue.h>
@@ -27,5 +26,3 @@ void stake_subtract(struct client *client, const struct pool *pool, uint64_t byt
 
 /* Returns the largest stake; NULL: no client holds any of the pool. */
 const struct stake *stake_largest(const struct pool *pool);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_CHANNEL_H
-#define BROKER_CHANNEL_CHANNEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ struct access_object channel_object(const struct channel *ch, struct access_obje
 /* Whether the client has this right to the channel. To take part in it, one needs RIGHT_READ, and
  * who writes RIGHT_WRITE. */
 bool channel_may(const struct channel *ch, const struct client *client, enum access_right right);
-
-#endif

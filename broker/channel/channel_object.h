@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_CHANNEL_OBJECT_H
-#define BROKER_CHANNEL_CHANNEL_OBJECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ void channels_work_soon(struct broker *b);
 int doorbell_new(void);
 /* Rings, which never waits. -1: there is nobody who would hear it. */
 void doorbell_ring(int doorbell);
-
-#endif

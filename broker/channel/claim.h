@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_CLAIM_H
-#define BROKER_CHANNEL_CLAIM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ bool claims_expel(struct member *producer);
 struct claim *claim_make_for_fetch(struct member *producer, struct member *consumer);
 /* Frees it, and its members and its channel if nothing else is left of them. */
 void claim_end(struct claim *claim);
-
-#endif

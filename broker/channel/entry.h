@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_ENTRY_H
-#define BROKER_CHANNEL_ENTRY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ void entry_is_orphans(struct claim *claim, struct entry *entry);
 bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);
 /* Frees an entry that the consumer is done with. */
 void entry_give_up(struct claim *claim, struct entry *entry);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_MEMBER_H
-#define BROKER_CHANNEL_MEMBER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -96,5 +95,3 @@ void member_attach(struct member *m);
 /* Charges the member's user for it and its page, whose size is known. 0 or an enum member_error; a
  * member that is freed returns what was charged. */
 int member_charge(struct member *m);
-
-#endif

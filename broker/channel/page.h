@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_PAGE_H
-#define BROKER_CHANNEL_PAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,5 +72,3 @@ uint64_t claim_taken(const struct claim *claim);
 bool claim_is_quiet(struct claim *claim, int *budget);
 /* Whether the producer has let the consumer in, which can have nothing of it otherwise. */
 bool claim_is_admitted(const struct claim *claim);
-
-#endif

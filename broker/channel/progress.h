@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_PROGRESS_H
-#define BROKER_CHANNEL_PROGRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void member_tell_left_behind(struct member *consumer, const char *why);
 /* Logs, tells and counts that a producer waits for room, which it says itself, as far as that may
  * be true. */
 void member_tell_stalled(struct member *producer);
-
-#endif

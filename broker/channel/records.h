@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_RECORDS_H
-#define BROKER_CHANNEL_RECORDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ void producer_note_acknowledged(const struct member *producer);
 /* Forgets that, when all orphans of the producer are made, so that nobody asks any more which
  * messages are none. */
 void producer_forget_acknowledged(struct member *producer);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CHANNEL_ROLE_H
-#define BROKER_CHANNEL_ROLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ struct consumer {
 	uint64_t lost;               /* how many it was told are lost */
 	struct orphan *fetched_last; /* NULL: it is not this consumer's any more */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_CLIENT_H
-#define BROKER_CLIENT_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -90,5 +89,3 @@ bool client_may(const struct client *c, enum access_right right, const struct ac
 bool client_may_operate(const struct client *c);
 /* Whether the client may see what processes of this user are and have, and may end them. */
 bool client_answers_for(const struct client *c, uid_t uid);
-
-#endif

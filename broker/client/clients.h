@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_CLIENTS_H
-#define BROKER_CLIENT_CLIENTS_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -95,5 +94,3 @@ int clients_turn(const struct clients *all, int most);
 /* Gives the client a slot and an identifier. 0, -ENOMEM, or -EMFILE: there is no room for more. */
 int clients_add(struct clients *all, struct client *c);
 void clients_remove(struct clients *all, struct client *c);
-
-#endif

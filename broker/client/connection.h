@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_CONNECTION_H
-#define BROKER_CLIENT_CONNECTION_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -42,5 +41,3 @@ void connection_drain(struct connection *c);
 void connection_send_rest(struct connection *c);
 /* Sends an error as the last word on a socket, only if it can go out now. */
 void connection_farewell(int socket, int error, const char *detail);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_CONVERSATION_H
-#define BROKER_CLIENT_CONVERSATION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ bool client_keeps_up(const struct client *c);
 
 /* Lets requests of the client come with descriptors from now on. 0 or -ENOMEM. */
 int client_let_bring(struct client *c);
-
-#endif

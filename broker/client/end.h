@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_END_H
-#define BROKER_CLIENT_END_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void client_outlive_connection_soon(struct client *c);
 void client_return_admission(struct client *c);
 /* Frees a client that holds nothing (any more). */
 void client_free(struct client *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_INSIDE_H
-#define BROKER_CLIENT_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,5 +116,3 @@ void client_close_connection(struct client *c);
 /* restore.c: make a client, and a packet to one, of what was read. 0 or negative errno. */
 int client_attach(struct broker *b, void *object);
 int queued_attach(struct broker *b, void *object);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_LISTENER_H
-#define BROKER_CLIENT_LISTENER_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -29,5 +28,3 @@ void listener_free(struct listener *l);
 /* Removes the path of a socket that has no listener. The lock of listener_bind() is still held, so
  * nobody can have put another socket there. */
 void listener_remove(int socket);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_RECORDS_H
-#define BROKER_CLIENT_RECORDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ extern const struct object_kind client_kind, queued_kind, waiting_kind;
 /* Handles those requests, once what is committed from then on may be of another layout
  * (broker/journal/record.h). 0 or -ENOMEM. */
 int unanswered_ask_again(struct broker *b);
-
-#endif

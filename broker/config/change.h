@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_CHANGE_H
-#define BROKER_CONFIG_CHANGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ int config_replace(struct config *now, struct config *file);
 
 /** Frees the entries and leaves none. */
 void config_changes_deinit(struct config_changes *changes);
-
-#endif

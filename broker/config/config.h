@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_CONFIG_H
-#define BROKER_CONFIG_CONFIG_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -96,5 +95,3 @@ int config_load_text(const char *path, const char *text, size_t size, struct con
 void config_free(struct config *c);
 /** Returns the user's limits, which belong to the configuration. */
 const struct limits *config_limits_for(const struct config *c, uid_t uid);
-
-#endif

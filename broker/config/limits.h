@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_LIMITS_H
-#define BROKER_CONFIG_LIMITS_H
+#pragma once
 
 #include "base/size.h"
 #include "broker/config/config.h"
@@ -19,5 +18,3 @@ int config_read_limits(const struct config_reader *r, const struct config_path *
 /* Reads the limits of single users, which override c->limits. */
 int config_read_users(const struct config_reader *r, const struct config_path *path, json_t *object,
 		      struct config *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_LISTS_H
-#define BROKER_CONFIG_LISTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -36,5 +35,3 @@ int access_parse_text(const char *text, size_t size, struct access_list *out, ch
  */
 int name_owners_parse(const struct config_reader *r, const struct config_path *path, json_t *object,
 		      struct name_owners *out);
-
-#endif

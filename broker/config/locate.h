@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_LOCATE_H
-#define BROKER_CONFIG_LOCATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ typedef void config_found(void *data, size_t line, const struct config_path *pat
  */
 bool config_locate_ending(const char *text, size_t size, size_t end, const struct config_path *root,
 			  config_found *found, void *data);
-
-#endif

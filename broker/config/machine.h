@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_MACHINE_H
-#define BROKER_CONFIG_MACHINE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ void machine_follow_cgroup(const char *root);
  * half of the rest for the broker that comes next, as an upgrade has two of them at a time. */
 #define MACHINE_RESERVE (UINT64_C(48) << 20)
 uint64_t machine_broker_memory(uint64_t wanted, const char *root);
-
-#endif

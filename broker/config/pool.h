@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_POOL_H
-#define BROKER_CONFIG_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,5 +80,3 @@ int pool_configs_default(uint64_t default_limit, struct pool_config **out, size_
 
 /** NULL is fine. */
 void pool_configs_free(struct pool_config *pools, size_t n);
-
-#endif

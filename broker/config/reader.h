@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_READER_H
-#define BROKER_CONFIG_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ int config_read_string(const struct config_reader *r, const struct config_path *
  */
 int config_read_size(const struct config_reader *r, const struct config_path *path,
 		     const json_t *object, bool zero, uint64_t *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CONFIG_WHO_H
-#define BROKER_CONFIG_WHO_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -31,5 +30,3 @@ int principal_check_list(const struct config_reader *r, const struct config_path
  * is NULL. */
 int principal_parse(const struct config_reader *r, const struct config_path *path,
 		    const json_t *value, const char *name, struct principal *who);
-
-#endif

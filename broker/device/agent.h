@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_DEVICE_AGENT_H
-#define BROKER_DEVICE_AGENT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -73,5 +72,3 @@ int agents_restore(struct broker *b);
 /* Tells the agent all objects that there are of one kind; one that was taken over destroys others
  * that it has. It has to be told before it is asked to make any. 0 or -ENOMEM. */
 int agent_tell_known(struct agent *a, enum wire_known what, const uint64_t *handles, size_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_DEVICE_AGENT_PROCESS_H
-#define BROKER_DEVICE_AGENT_PROCESS_H
+#pragma once
 
 #include <limits.h>
 #include <sys/types.h>
@@ -14,5 +13,3 @@ struct agent_process {
 /* Starts share-agent for @device (UUID as text, "": none). 0, or negative errno with nothing
  * started. @program is set to which one that is, as far as it is known. */
 int agent_process_start(const char *device, char program[PATH_MAX], struct agent_process *out);
-
-#endif

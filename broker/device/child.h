@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_DEVICE_CHILD_H
-#define BROKER_DEVICE_CHILD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ extern const struct object_kind child_kind;
 void children_note(struct broker *b);
 /* Forgets at the end of the broker those that have not ended. */
 void children_forget(struct broker *b);
-
-#endif

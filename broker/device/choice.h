@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_DEVICE_CHOICE_H
-#define BROKER_DEVICE_CHOICE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ struct choice {
  */
 int choose(struct broker *b, const char *wanted, const char *device, uint32_t flags, uint64_t limit,
 	   struct choice *out, struct failure *failure);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_DEVICE_DEVICE_H
-#define BROKER_DEVICE_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,5 +88,3 @@ bool child_has_ended(const struct broker *b, pid_t pid);
 struct device *device_find(struct broker *b, const char *uuid);
 /* A member of a record (broker/journal/record.h): a device, or NULL. */
 void record_device(struct record *r, struct device **d);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_DEVICE_INSIDE_H
-#define BROKER_DEVICE_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ struct agent {
 int agent_listen(struct agent *a);
 /* Gives devices the agents that the broker before had. In agent_records.c. */
 extern const struct object_kind agent_kind;
-
-#endif

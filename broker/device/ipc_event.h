@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_DEVICE_IPC_EVENT_H
-#define BROKER_DEVICE_IPC_EVENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -81,5 +80,3 @@ int events_restore(struct broker *b);
 
 /* Frees the events at the end of the broker. */
 void ipc_events_deinit(struct device *d);
-
-#endif

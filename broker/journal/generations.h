@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_JOURNAL_GENERATIONS_H
-#define BROKER_JOURNAL_GENERATIONS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ int generations_make_slots(struct generations *g, struct journal *j, struct slab
 /* Frees those slots whose next four bytes say that no object is there: they are 0. */
 void generations_free_slots(struct slab *slab);
 void generations_deinit(struct generations *g);
-
-#endif

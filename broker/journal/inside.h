@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_JOURNAL_INSIDE_H
-#define BROKER_JOURNAL_INSIDE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <sys/queue.h>
@@ -183,5 +182,3 @@ uint32_t state_layout(void);
 /* check.c: 0, or -EBADMSG and @why. */
 int journal_check(struct journal *j, char *why, size_t why_size);
 uint64_t inbox_check(const struct inbox *inbox);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_JOURNAL_JOURNAL_H
-#define BROKER_JOURNAL_JOURNAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -96,5 +95,3 @@ uint64_t journal_size(const struct journal *j); /* bytes of memory that it has f
 uint64_t journal_taken_by(size_t size);         /* how many of them a record of this size has */
 /* How many records of a type there are, with those that are not committed yet. */
 uint32_t journal_count(const struct journal *j, enum record_type type);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_JOURNAL_OBJECT_H
-#define BROKER_JOURNAL_OBJECT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ int restored_add(struct restored *all, uint64_t number, void *object); /* 0 or -
 int restored_ready(struct restored *all);
 void *restored_find(const struct restored *all, uint64_t number); /* NULL: there is none */
 void restored_deinit(struct restored *all);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_JOURNAL_RECORD_H
-#define BROKER_JOURNAL_RECORD_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
@@ -96,5 +95,3 @@ void record_string(struct record *r, char **text, size_t room);
 struct iovec record_rest(struct record *r, const void *bytes, size_t size, size_t unit);
 /* The same for a text at the end of an object, which has room for it and a NUL: once for each. */
 void record_rest_of(struct record *r, char *text, size_t *size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_JOURNAL_RECORD_TYPES_H
-#define BROKER_JOURNAL_RECORD_TYPES_H
+#pragma once
 
 /* The number says in the memory itself which type a record has. It never changes, and the number of
  * a type that is no more stays unused, as 2, 10, 11 and 20 are. The room whose objects have these
@@ -39,5 +38,3 @@ enum record_type {
 	RECORD_ACKNOWLEDGED = 33,
 	RECORD_TYPES
 };
-
-#endif

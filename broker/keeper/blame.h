@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_BLAME_H
-#define BROKER_KEEPER_BLAME_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -42,5 +41,3 @@ bool blame_is_known(void);
 /* Notes in the keeper that a broker has died. If it has @crashed, what it was handling is to
  * blame. */
 void blame_death(struct blames *b, bool crashed, uint64_t now_ms);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_COMMON_H
-#define BROKER_KEEPER_COMMON_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -86,5 +85,3 @@ struct kept_message {
 	uint64_t sizes[KEPT_AT_ONCE]; /* so many bytes are to be mapped for writing; 0: none */
 	char text[KEPT_TEXT];
 };
-
-#endif

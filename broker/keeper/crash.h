@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_CRASH_H
-#define BROKER_KEEPER_CRASH_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ void crash_report_to(struct crash *out);
 /* Logs the crash, if there was one. @who names the process: "broker". What is in @c is not trusted,
  * as a process wrote it that was not well. */
 void crash_log(const struct crash *c, const char *who, pid_t pid);
-
-#endif

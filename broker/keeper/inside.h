@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_INSIDE_H
-#define BROKER_KEEPER_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,5 +12,3 @@
 bool kept_drop(const uint32_t *ids, size_t n);
 /* Under which number this descriptor is kept; 0: it is not. 0, or -ENOMEM. */
 int kept_set_id(int fd, uint32_t id);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_H
-#define BROKER_KEEPER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ extern keeper_main KEEPER_MAIN_BEFORE;
 /* The exit code of a broker that cannot take over now, for want of memory or descriptors, and has
  * changed nothing: another one is to try a little later. */
 #define KEEPER_TRY_AGAIN 75
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_KEPT_H
-#define BROKER_KEEPER_KEPT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -95,5 +94,3 @@ int kept_close(int fd);
 void kept_close_by(int fd, void (*how)(void *data, int fd), void *data);
 void kept_flush(size_t n); /* the first @n of those that wait */
 size_t kept_waiting(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_SILENCE_H
-#define BROKER_KEEPER_SILENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ bool silence_look(struct silence *s, unsigned beat, unsigned hang_ms, uint64_t n
  * is in a system call that cannot be interrupted, which the log says once. @who names the process
  * in the log: "broker". */
 bool silence_is_fatal(struct silence *s, const char *who, pid_t pid, unsigned hang_ms);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_LIFE_CONFIGURE_H
-#define BROKER_LIFE_CONFIGURE_H
+#pragma once
 
 #include "broker/config/change.h"
 
@@ -25,5 +24,3 @@ int configuration_write(const struct config *c);
 /* Loads the configuration that was in force in the broker before, as config_load() does. That
  * broker had read it from @path. */
 int configuration_kept(const char *path, struct config **out, char *error, size_t error_size);
-
-#endif

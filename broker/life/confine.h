@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_LIFE_CONFINE_H
-#define BROKER_LIFE_CONFINE_H
+#pragma once
 
 /*
  * Gives up what the broker does not need, for this process and what it starts: it has no
@@ -9,5 +8,3 @@
  * negative errno with what could not be done in @what; the rest is done then.
  */
 int confine(const char **what);
-
-#endif

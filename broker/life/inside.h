@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_LIFE_INSIDE_H
-#define BROKER_LIFE_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -86,5 +85,3 @@ void upgrade_if_asked(struct broker *b);
 int ending_new(struct broker *b, int lifeline_fd, int drain_ms, struct ending **out);
 /* Frees it; NULL is fine. */
 void ending_free(struct ending *e);
-
-#endif

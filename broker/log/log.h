@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_LOG_LOG_H
-#define BROKER_LOG_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,5 +86,3 @@ void log_refusal(struct log_rate *rate, uid_t uid, const char *why);
 /* A name was unpublished by another client than the one that published it. */
 void log_unpublished(struct log_rate *rate, const char *name, uid_t by);
 void log_full(struct log_rate *rate, const struct log_client *c, const char *why);
-
-#endif

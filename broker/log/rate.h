@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_LOG_RATE_H
-#define BROKER_LOG_RATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ bool log_rate_user(uid_t uid);
 void log_rate_end(void);
 /* Whether it is time for such a line again. If so, @also says how many were left out before. */
 bool log_rate_is_due(struct log_rate *rate, char *also, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_LOG_SINK_H
-#define BROKER_LOG_SINK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,5 +8,3 @@
 void log_sink_open(void);
 /* Whether the line, with its newline at the end, was written. */
 bool log_sink_write(const char *line, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMBERSHIP_INSIDE_H
-#define BROKER_MEMBERSHIP_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ void supply_start(struct memory *memory);
 
 const char *channel_mode_name(uint32_t mode);
 const char *channel_when_full_name(uint32_t when_full);
-
-#endif

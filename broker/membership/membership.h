@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMBERSHIP_MEMBERSHIP_H
-#define BROKER_MEMBERSHIP_MEMBERSHIP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ bool members_end(struct client *c, int *budget);
 /* Returns a row of a report, or NULL without memory. Takes the number of places that it has looked
  * at off *looks. */
 json_t *channel_report(const struct channel *ch, int *looks);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_CLIENT_MEMORY_H
-#define BROKER_MEMORY_CLIENT_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ bool client_is_overdue(struct client *c);
 bool client_has_segments(const struct client *c);
 
 extern const struct object_kind possession_kind;
-
-#endif

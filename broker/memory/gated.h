@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_GATED_H
-#define BROKER_MEMORY_GATED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, stru
  * others pay for. */
 bool gated_take_run(struct gated_blocks *q, struct suballocator *allocator, struct allocation *a,
 		    bool anybody);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_MEMORY_H
-#define BROKER_MEMORY_MEMORY_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/queue.h>
@@ -51,5 +50,3 @@ void memory_deinit(struct broker *b);
 
 /* Finds an address at which a segment can lie in every process: 0 when there is no room left. */
 uint64_t segment_find_address(struct broker *b, uint64_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_POOL_H
-#define BROKER_MEMORY_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -91,5 +90,3 @@ struct pool {
 	uint64_t failed[ALLOC_FAILURES];
 	uint32_t record;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_POOL_OBJECT_H
-#define BROKER_MEMORY_POOL_OBJECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void pool_count_used(struct pool_extent *extent, const struct block *block);
 
 /* Has the loop handle the requests that wait again, as they may find what they need. */
 void pool_wake(const struct pool_waiting *waiting);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_POOL_USER_H
-#define BROKER_MEMORY_POOL_USER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ void pool_charge_move(struct pool *p, struct charge *c, struct account *to);
 bool pool_user_may_have(const struct pool *p, const struct account *account, uint64_t bytes);
 void pool_user_explain(const struct pool *p, const struct account *account, uint64_t bytes,
 		       struct failure *failure);
-
-#endif

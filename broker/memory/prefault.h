@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_PREFAULT_H
-#define BROKER_MEMORY_PREFAULT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ void prefault_stop(struct broker *b, struct segment *s);
 void prefault_spoil(struct broker *b, struct segment *s);
 /* Returns how many bytes of the segment have been made so far. */
 uint64_t prefault_done(struct broker *b, const struct segment *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_RECORDS_H
-#define BROKER_MEMORY_RECORDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ int segments_tell_known(struct broker *b, const struct device *d);
 extern const struct object_kind segment_kind; /* their slots are made before */
 
 void record_pool(struct record *r, struct pool **p); /* a member of a record: it must exist */
-
-#endif

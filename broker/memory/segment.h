@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_SEGMENT_H
-#define BROKER_MEMORY_SEGMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,5 +90,3 @@ void segment_count_of_agent(const struct segment *s, int change);
 uint64_t segment_region_size(const struct segment *s);
 /* Closes them, elsewhere if they may be the last ones of a large file. */
 void segment_close_descriptors(struct segment *s);
-
-#endif

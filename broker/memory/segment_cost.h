@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_SEGMENT_COST_H
-#define BROKER_MEMORY_SEGMENT_COST_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -31,5 +30,3 @@ void segment_cost_return(struct broker *b, struct segment_cost *cost);
 int segment_closing_new(struct broker *b, uid_t owner, struct closing *out[static 2]);
 /* Returns what the descriptors cost: a segment that is retired has none any more. */
 void segment_return_descriptors(struct broker *b, struct segment_cost *cost);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_WRITER_H
-#define BROKER_MEMORY_WRITER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ static inline bool block_is_of_others(const struct block *block, uid_t uid)
 {
 	return block->tag && block->tag != writer_tag(uid);
 }
-
-#endif

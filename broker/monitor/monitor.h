@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MONITOR_MONITOR_H
-#define BROKER_MONITOR_MONITOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ const char *monitors_word_for_end(const struct client *c);
 
 /* Drops the monitor of a client that is gone; always true. */
 bool client_drop_monitor(struct client *c, int *budget);
-
-#endif

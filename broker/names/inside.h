@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_NAMES_INSIDE_H
-#define BROKER_NAMES_INSIDE_H
+#pragma once
 
 #include "broker/names/token.h"
 
@@ -23,5 +22,3 @@ bool token_right_is_lost(const struct token *t);
 /* Returns how the token of these bytes has ended, if that is remembered and this client may know
  * it; else NULL. */
 const char *token_how_it_ended(const struct client *client, const unsigned char *bytes);
-
-#endif

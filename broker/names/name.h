@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_NAMES_NAME_H
-#define BROKER_NAMES_NAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ extern const struct object_kind name_kind;
 /* Returns the first published name after @after, or (@inclusive) from it on, in byte order; NULL
  * when there is none. */
 struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_NAMES_NAMES_H
-#define BROKER_NAMES_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ bool client_drop_watches(struct client *c, int *budget);
 /* Tells a client that has read all that it was sent which of its watches could not tell it of a
  * change. */
 void client_hear_of_changes(struct client *c);
-
-#endif

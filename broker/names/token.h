@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_NAMES_TOKEN_H
-#define BROKER_NAMES_TOKEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -90,5 +89,3 @@ void token_free(struct broker *b, struct token *t, enum token_end how);
 void token_note(struct broker *b, struct token *t);
 /* Restores the tokens that the journal has. 0 or negative errno. */
 int tokens_restore(struct broker *b);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_NAMES_WATCH_H
-#define BROKER_NAMES_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ extern const struct object_kind watch_kind;
  * @change is an enum share_change. */
 void watches_notify(struct broker *b, const struct name *n, const struct access_object *what,
 		    uint32_t change);
-
-#endif

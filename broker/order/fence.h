@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ORDER_FENCE_H
-#define BROKER_ORDER_FENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -95,5 +94,3 @@ size_t fence_set_n_pending(const struct fence_set *set);
 const struct fence *fence_set_at(const struct fence_set *set, size_t i);
 struct fence_set *fence_set_lost(void); /* a set that is never reached */
 bool fence_set_is_lost(const struct fence_set *set);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ORDER_ORDER_H
-#define BROKER_ORDER_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -78,5 +77,3 @@ void client_end_timelines(struct client *c);
 /* Makes a fence on one of the client's own timelines; its timelines are NULL when @timeline is 0.
  * False when answered. */
 bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct fence *out);
-
-#endif

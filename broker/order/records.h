@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ORDER_RECORDS_H
-#define BROKER_ORDER_RECORDS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ int timelines_restore(struct broker *b);
 struct timelines *timelines_find(struct broker *b, uint64_t page); /* borrowed */
 /* Called when all that has fences has been read. 0 or negative errno. */
 int timelines_restored(struct broker *b);
-
-#endif

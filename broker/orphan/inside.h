@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ORPHAN_INSIDE_H
-#define BROKER_ORPHAN_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void orphans_lose_often(struct member *producer, uint64_t n);
 uint64_t orphans_lose_waiting(struct member *producer, int *budget);
 /* Whether a consumer other than @but (NULL: whichever) may ask for orphans. */
 bool anybody_may_fetch(const struct channel *ch, const struct member *but);
-
-#endif

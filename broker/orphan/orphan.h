@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_ORPHAN_ORPHAN_H
-#define BROKER_ORPHAN_ORPHAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -93,5 +92,3 @@ extern const struct object_kind orphan_kind;
 /* Whether each orphan that is the claim's has an entry, without which it would never end. It is
  * called when all orphans and entries are restored. */
 bool orphans_have_entries(struct claim *claim);
-
-#endif

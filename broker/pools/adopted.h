@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_POOLS_ADOPTED_H
-#define BROKER_POOLS_ADOPTED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ int pool_adopt(struct broker *b, struct pool *p, struct account *account,
  * SUBALLOCATOR_UNIT. 0; or POOL_LIMIT, or SHARE_ESYSTEM without memory, and then the segment is
  * gone. */
 int pool_adopt_block(struct broker *b, struct segment *s, uint64_t offset, struct allocation *a);
-
-#endif

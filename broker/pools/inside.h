@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_POOLS_INSIDE_H
-#define BROKER_POOLS_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ int pool_fail_full(const struct pool *p, uint64_t size, struct failure *failure)
 void pool_count_block(struct pool *p, const struct block *block);
 /* Returns SHARE_ENOMEM, as there is never room for so much. */
 int pool_fail_size(const struct pool *p, uint64_t size, struct failure *failure);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_POOLS_OPEN_POOLS_H
-#define BROKER_POOLS_OPEN_POOLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ void client_give_up(struct client *c);
 /* Forgets at the end what the client has: nobody counts it any more among those who have a segment,
  * or have its page. True when that is done, as far as the budget goes. */
 bool client_forget(struct client *c, int *budget);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_POOLS_POOL_RECORDS_H
-#define BROKER_POOLS_POOL_RECORDS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ void pools_restored(struct broker *b);
 typedef int restore_buffer(struct broker *b, struct block *block, const struct block_use *use,
 			   struct fence_set *pending, uint32_t payer);
 int blocks_restore(struct broker *b, restore_buffer *buffer);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_POOLS_POOLS_H
-#define BROKER_POOLS_POOLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,5 +79,3 @@ void pool_end_if_unused(struct broker *b, struct pool *p);
 /* Looks what the last users have finished with, at @limit gated blocks or so. Wakes who waits for
  * memory, and returns empty segments beyond the threshold. True when a block may be had. */
 bool pool_look_again(struct broker *b, struct pool *p, uint32_t limit);
-
-#endif

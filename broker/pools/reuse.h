@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_POOLS_REUSE_H
-#define BROKER_POOLS_REUSE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit);
  * the pool can have no more. If so, @failure has SHARE_EAGAIN and a sentence for a request that
  * waits no longer. */
 bool reuse_makes_room(const struct pool *p, const struct allocation *a, struct failure *failure);
-
-#endif

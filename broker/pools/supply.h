@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_POOLS_SUPPLY_H
-#define BROKER_POOLS_SUPPLY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ void segment_sent(struct segment *s, struct client *client, bool writable);
 int segment_supply(struct segment *s, struct client *client, bool writable);
 /* The same for all that the pool has. */
 int pool_supply(struct pool *p, struct client *client, bool writable);
-
-#endif

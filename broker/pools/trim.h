@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_POOLS_TRIM_H
-#define BROKER_POOLS_TRIM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ bool trim_ask(struct broker *b, const struct client *except, const struct pool *
 	      const struct account *account, uint64_t since_ms);
 /* Asks clients to give back all that they keep of a pool, as it was destroyed. */
 void trim_end(struct broker *b, const struct pool *pool);
-
-#endif

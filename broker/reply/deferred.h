@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_REPLY_DEFERRED_H
-#define BROKER_REPLY_DEFERRED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -78,5 +77,3 @@ bool deferred_waits(const struct client *client, const struct wait_kind *kind);
 /* Drops some of the client's requests unanswered, as the client is gone. True when there are none
  * any more. */
 bool client_drop_deferred(struct client *c, int *budget);
-
-#endif

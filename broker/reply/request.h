@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_REPLY_REQUEST_H
-#define BROKER_REPLY_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,5 +77,3 @@ void request_hide(const struct request *r, const char *format, ...)
  * is 64, not 128", and what to do about it. */
 bool request_fail_unlike(struct request *r, const char *option, const char *what, const char *name,
 			 const char *is, const char *wanted);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_REPORT_REPORT_H
-#define BROKER_REPORT_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ bool report_shows_pool(const struct request *r, const struct pool *p);
 #define REPORT_DECLARATION(name) void report_##name(struct page *p);
 REPORTS(REPORT_DECLARATION)
 #undef REPORT_DECLARATION
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_REQUEST_DISPATCH_H
-#define BROKER_REQUEST_DISPATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ void request_handle_again(struct client *client, const struct wire_message *m, u
 
 /* Handles a request that another broker was asked at that time, and had not answered. */
 void request_ask_again(struct client *client, const void *packet, size_t size, uint64_t since_ms);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_RIGHTS_ACCESS_H
-#define BROKER_RIGHTS_ACCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ int access_list_copy(struct access_list *out, const struct access_list *from);
 
 /** Frees the entries and leaves an empty list. */
 void access_list_deinit(struct access_list *list);
-
-#endif

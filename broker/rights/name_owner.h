@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_RIGHTS_NAME_OWNER_H
-#define BROKER_RIGHTS_NAME_OWNER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ extern const char *const name_rights[NAME_RIGHTS];
 const struct name_owner *name_owners_find(const struct name_owners *o, const char *prefix);
 
 void name_owners_deinit(struct name_owners *o);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_RIGHTS_PRINCIPAL_H
-#define BROKER_RIGHTS_PRINCIPAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ void principal_list_deinit(struct principal_list *list);
 
 /** Whether the peer is this user, or of this group. */
 bool principal_is(struct principal who, uid_t uid, const gid_t *groups, size_t n_groups);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_RIGHTS_RIGHT_H
-#define BROKER_RIGHTS_RIGHT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ struct access_who {
  */
 bool access_may(const struct rights *rules, const struct access_who *who, enum access_right right,
 		const struct access_object *what);
-
-#endif

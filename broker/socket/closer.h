@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_SOCKET_CLOSER_H
-#define BROKER_SOCKET_CLOSER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ void closing_start_other(struct closing *closing, int fd);
 size_t closer_waiting(struct closer *c);
 /* Whether more than @most of them came from this user. */
 bool closer_is_behind(struct closer *c, uid_t uid, size_t most);
-
-#endif

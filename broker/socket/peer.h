@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_SOCKET_PEER_H
-#define BROKER_SOCKET_PEER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ static inline uint64_t peer_size(const struct peer *p)
 }
 /* Whether the broker's user namespace has a number for every user. */
 bool peer_all_have_numbers(void);
-
-#endif

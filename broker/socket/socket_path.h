@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_SOCKET_SOCKET_PATH_H
-#define BROKER_SOCKET_SOCKET_PATH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@ int socket_path_default(char *out, size_t size, char *error, size_t error_size);
  * sentence that begins with the path and says what to do.
  */
 int socket_path_check(const char *path, bool make, bool common, char *error, size_t error_size);
-
-#endif

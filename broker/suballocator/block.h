@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_SUBALLOCATOR_BLOCK_H
-#define BROKER_SUBALLOCATOR_BLOCK_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
@@ -91,5 +90,3 @@ static inline uint64_t region_used_bytes(const struct region *region)
 {
 	return (uint64_t)region->used * SUBALLOCATOR_UNIT;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_SUBALLOCATOR_FREE_LIST_H
-#define BROKER_SUBALLOCATOR_FREE_LIST_H
+#pragma once
 
 #include "broker/suballocator/suballocator.h"
 
@@ -22,5 +21,3 @@ void free_list_remove(struct suballocator *allocator, struct block *block);
 
 /* Finds a free block; size and alignment are in units. False: none was found in a bounded look. */
 bool free_list_find(const struct suballocator *allocator, struct search *search);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_SUBALLOCATOR_SUBALLOCATOR_H
-#define BROKER_SUBALLOCATOR_SUBALLOCATOR_H
+#pragma once
 
 #include <stdint.h>
 
@@ -92,5 +91,3 @@ int suballocator_cut(struct suballocator *allocator, struct block *block, uint64
 /* Does the reverse: makes one of a block in use and the one behind it, which is in use as well and
  * has no gate. The one keeps the first one's pointers. */
 void suballocator_unite(struct suballocator *allocator, struct block *block);
-
-#endif

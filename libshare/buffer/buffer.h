@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_BUFFER_BUFFER_H
-#define LIBSHARE_BUFFER_BUFFER_H
+#pragma once
 
 #include "libshare/client/client.h"
 #include "libshare/order/gpu_late.h"
@@ -89,5 +88,3 @@ struct buffer_carrier {
 	bool (*have_looked)(const share_client *c, uint64_t look);
 };
 extern const struct buffer_carrier buffer_carrier;
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_BUFFER_GRANT_H
-#define LIBSHARE_BUFFER_GRANT_H
+#pragma once
 
 #include "libshare/buffer/buffer.h"
 #include "wire/wire.h"
@@ -45,5 +44,3 @@ int buffer_make_known(share_buffer *b, void *stream, share_fence *out);
 /* Gives back to the broker what was given up, and was to wait until fences of others are reached:
  * what waits for none any more; @all: whether or not. */
 void buffers_cooled(share_client *c, bool all);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_BUFFER_INSIDE_H
-#define LIBSHARE_BUFFER_INSIDE_H
+#pragma once
 
 #include "libshare/buffer/buffer.h"
 #include "libshare/buffer/grant.h"
@@ -142,5 +141,3 @@ static inline void look_again(struct magazine *m)
 	if (!atomic_load(&m->open))
 		magazine_empty(m);
 }
-
-#endif

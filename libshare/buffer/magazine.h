@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_BUFFER_MAGAZINE_H
-#define LIBSHARE_BUFFER_MAGAZINE_H
+#pragma once
 
 #include "libshare/buffer/buffer.h"
 #include "wire/wire.h"
@@ -62,5 +61,3 @@ void magazine_count(struct magazine *m, share_pool_info *out);
 
 /* One reference less, of a buffer that came from it or of whoever looks at it. */
 void magazine_unref(struct magazine *m);
-
-#endif

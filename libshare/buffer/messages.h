@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_BUFFER_MESSAGES_H
-#define LIBSHARE_BUFFER_MESSAGES_H
+#pragma once
 
 #include "libshare/buffer/buffer.h"
 
@@ -22,5 +21,3 @@ int messages_wait(share_buffer *b, int64_t deadline);
 /* These two are called with the client's lock held. True: some are, and over() will be called. */
 bool messages_wait_locked(struct message_wait *w);
 void messages_stop_locked(struct message_wait *w);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_BUFFER_USES_H
-#define LIBSHARE_BUFFER_USES_H
+#pragma once
 
 #include "libshare/buffer/buffer.h"
 
@@ -40,5 +39,3 @@ void uses_drop(share_buffer *b);
 /* The identifier of a stream. 0 for one whose work is over when the call returns, as that of the
  * calling thread is, and for one that cannot be told from others. */
 uint64_t uses_stream(share_buffer *b, void *stream);
-
-#endif

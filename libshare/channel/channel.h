@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CHANNEL_CHANNEL_H
-#define LIBSHARE_CHANNEL_CHANNEL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -73,5 +72,3 @@ void channel_set_owner(share_channel *ch, void *owner,
 void channel_set_came_back(share_channel *ch, void *owner, void (*came_back)(void *owner));
 void channel_drop_owner(share_channel *ch);
 void *channel_owner(const share_channel *ch); /* as hazard_set(); or NULL */
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CHANNEL_INSIDE_H
-#define LIBSHARE_CHANNEL_INSIDE_H
+#pragma once
 
 #include "libshare/channel/loan.h"
 #include "libshare/channel/lock.h"
@@ -61,5 +60,3 @@ void members_sync_deinit(struct members *members);
 
 /* Opens it: @bell, borrowed, is what others ring it by. 0 or negative errno. */
 int channel_open_doorbell(share_channel *ch, int bell);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CHANNEL_LOAN_H
-#define LIBSHARE_CHANNEL_LOAN_H
+#pragma once
 
 #include "libshare/channel/state.h"
 
@@ -27,5 +26,3 @@ static inline struct lent_buffer *lent_of(share_buffer *b)
 }
 /* Makes an ordinary handle of a loan. 0 or an error. */
 int channel_retain(share_buffer *b);
-
-#endif

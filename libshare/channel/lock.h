@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CHANNEL_LOCK_H
-#define LIBSHARE_CHANNEL_LOCK_H
+#pragma once
 
 #include "libshare/channel/state.h"
 
@@ -32,5 +31,3 @@ void channel_unlock(share_channel *ch);
 void channel_unlock_and_end(share_channel *ch);
 /* Before anybody else has the channel, and when nobody has it any more, no lock is needed. */
 struct members *channel_unshared(share_channel *ch);
-
-#endif

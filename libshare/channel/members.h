@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CHANNEL_MEMBERS_H
-#define LIBSHARE_CHANNEL_MEMBERS_H
+#pragma once
 
 #include "libshare/channel/role.h"
 
@@ -81,5 +80,3 @@ int members_sync_until_unlocking(struct members *members, int64_t deadline);
 int members_look_for_broker(struct members *members);
 /* Tells the broker that we do no more. */
 void channel_leave(share_channel *ch);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CHANNEL_MESSAGE_H
-#define LIBSHARE_CHANNEL_MESSAGE_H
+#pragma once
 
 #include <string.h>
 
@@ -63,5 +62,3 @@ static inline void message_prepare(share_message *m, size_t stride)
 
 /* To a program that gives up the copy of a message. */
 #define GIVEN_UP "this message was given up before"
-
-#endif

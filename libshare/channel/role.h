@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CHANNEL_ROLE_H
-#define LIBSHARE_CHANNEL_ROLE_H
+#pragma once
 
 #include "libshare/channel/state.h"
 
@@ -68,5 +67,3 @@ struct channel_role {
 };
 /* By SHARE_PRODUCER and SHARE_CONSUMER; in libshare/rooms.c. */
 extern const struct channel_role *const channel_roles[];
-
-#endif

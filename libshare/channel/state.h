@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CHANNEL_STATE_H
-#define LIBSHARE_CHANNEL_STATE_H
+#pragma once
 
 #include <pthread.h>
 #include <sys/queue.h>
@@ -70,5 +69,3 @@ struct share_channel {
 	struct bell changed; /* whoever waits looks again */
 };
 HANDLES_OF(share_channel, channel, HANDLE_CHANNEL);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CHANNEL_WAIT_H
-#define LIBSHARE_CHANNEL_WAIT_H
+#pragma once
 
 #include "libshare/channel/members.h"
 
@@ -22,5 +21,3 @@ void members_wake_others(struct members *members);
 /* Tells an event loop to look again later, as nobody will say when what has come is ready. */
 #define MEMBERS_LOOK_SOON_MS 1 /* a GPU wakes nobody up */
 void channel_look_later(const share_channel *ch, int ms);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_CLIENT_H
-#define LIBSHARE_CLIENT_CLIENT_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -76,5 +75,3 @@ bool client_is_lost(share_client *c);
 bool client_sees_loss(share_client *c);
 /* SHARE_EDISCONNECTED with the reason. */
 int client_lost(share_client *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_DISPATCH_H
-#define LIBSHARE_CLIENT_DISPATCH_H
+#pragma once
 
 #include "libshare/client/client.h"
 
@@ -22,5 +21,3 @@ void dispatch_unqueue(share_client *c, struct task *t);
 /* The same as dispatch_queue() for what others wait for: a thread of the program that waits long
  * for the broker runs it as well. There is one such task of a client at most. */
 void dispatch_queue_urgent(share_client *c, struct task *t);
-
-#endif

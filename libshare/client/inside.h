@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_INSIDE_H
-#define LIBSHARE_CLIENT_INSIDE_H
+#pragma once
 
 #include "libshare/client/dispatch.h"
 #include "libshare/client/rpc.h"
@@ -66,5 +65,3 @@ int fail_silent(const char *address, int socket, int64_t waited_ms);
 
 /* operation.c. Those that nobody can cancel, as the application is done with the client. */
 void operations_abandon(share_client *c);
-
-#endif

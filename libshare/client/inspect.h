@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_INSPECT_H
-#define LIBSHARE_CLIENT_INSPECT_H
+#pragma once
 
 #include <share/admin.h>
 #include <share/share.h>
@@ -8,5 +7,3 @@
 /* share_inspect() with a prefix for names. */
 int inspect(share_client *c, const char *what, const char *prefix,
 	    int (*each)(const char *json, void *data), void *data);
-
-#endif

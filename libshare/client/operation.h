@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_OPERATION_H
-#define LIBSHARE_CLIENT_OPERATION_H
+#pragma once
 
 #include "libshare/client/dispatch.h"
 
@@ -67,5 +66,3 @@ void operation_queue_locked(share_operation *o);
 /* Starts a thread that waits. 1 when it has taken over (then the operation may be gone already),
  * or an error. */
 int operation_block(share_operation *o);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_ROOM_H
-#define LIBSHARE_CLIENT_ROOM_H
+#pragma once
 
 #include "libshare/client/client.h"
 #include "wire/packet.h"
@@ -38,5 +37,3 @@ struct client_room {
 
 /* In libshare/rooms.c; the last one is NULL. */
 extern const struct client_room *const client_rooms[];
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_RPC_H
-#define LIBSHARE_CLIENT_RPC_H
+#pragma once
 
 #include "libshare/client/client.h"
 #include "wire/packet.h"
@@ -74,5 +73,3 @@ void rpc_poll(share_client *c);
 /* The broker is lost: what it had sent before is read to the end, of which segments count.
  * Without the lock. */
 void rpc_read_rest(share_client *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_CLIENT_WAIT_H
-#define LIBSHARE_CLIENT_WAIT_H
+#pragma once
 
 #include <poll.h>
 #include <pthread.h>
@@ -99,5 +98,3 @@ bool waiter_can_poll(struct waiter *w); /* else this process has no descriptor l
 int waiter_poll(struct waiter *w, int fd, int timeout_ms);
 /* Of @n descriptors, up to 4, without the look before. */
 void waiter_poll_with(struct waiter *w, struct pollfd *p, size_t n, int timeout_ms);
-
-#endif

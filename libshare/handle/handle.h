@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_HANDLE_HANDLE_H
-#define LIBSHARE_HANDLE_HANDLE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -255,5 +254,3 @@ static inline void *handle_give_again(void *object)
 	while (!handle_exchange(h, &word, next));
 	return (char *)object + (next >> 32 & (HANDLE_ALIGNMENT - 1));
 }
-
-#endif

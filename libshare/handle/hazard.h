@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_HANDLE_HAZARD_H
-#define LIBSHARE_HANDLE_HAZARD_H
+#pragma once
 
 #include <errno.h>
 #include <stddef.h>
@@ -95,5 +94,3 @@ void hazards_go_on(void);
 		return NULL;                                                                  \
 	}                                                                                     \
 	_Static_assert(offsetof(type, handle) == 0, "an object's handle is its address")
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_HANDLE_HAZARDS_H
-#define LIBSHARE_HANDLE_HAZARDS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -79,5 +78,3 @@ static inline bool hazard_is_set(const void *object)
 			return true;
 	return false;
 }
-
-#endif

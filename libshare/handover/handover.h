@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_HANDOVER_HANDOVER_H
-#define LIBSHARE_HANDOVER_HANDOVER_H
+#pragma once
 
 /*
  * Buffers that are handed over by a name or a token: what they are called, what is said of what is
@@ -8,5 +7,3 @@
  */
 
 extern const struct client_room handover_room;
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_HANDOVER_INSIDE_H
-#define LIBSHARE_HANDOVER_INSIDE_H
+#pragma once
 
 #include <share/tensor.h>
 
@@ -65,5 +64,3 @@ int lookup_proceed(share_operation *o);
 int lookup_wait(share_operation *o, int timeout_ms);
 void lookup_drop(share_operation *o);
 void lookup_recall_unlocking(share_operation *o);
-
-#endif

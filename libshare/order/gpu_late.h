@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_ORDER_GPU_LATE_H
-#define LIBSHARE_ORDER_GPU_LATE_H
+#pragma once
 
 #include "libshare/order/order.h"
 #include "memory/mark.h"
@@ -35,5 +34,3 @@ int gpu_late_signal(share_client *c, const struct memory_mapping *m, struct late
 		    share_fence *out, bool *fatal);
 
 void gpu_late_forget(share_client *c, struct late *l);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_ORDER_INSIDE_H
-#define LIBSHARE_ORDER_INSIDE_H
+#pragma once
 
 #include "libshare/order/gpu_late.h"
 #include "libshare/order/order.h"
@@ -179,5 +178,3 @@ const struct memory_page *gpu_order_page(share_client *c, struct gpu_order *g, i
 					 const struct held_fence *f);
 /* The stream's, if it has one. */
 struct gpu_timeline *gpu_order_find(struct gpu_order *g, uint64_t stream);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_ORDER_ORDER_H
-#define LIBSHARE_ORDER_ORDER_H
+#pragma once
 
 #include "libshare/client/client.h"
 #include "memory/import.h"
@@ -95,5 +94,3 @@ int stream_end(share_client *c, const struct memory_mapping *m, void *stream, sh
 /* Work may run in the client's memory of which nothing can tell the end: see client_room.end(). */
 void order_never_ends(share_client *c);
 void order_get_stats(share_client *c, share_fence_stats *out);
-
-#endif

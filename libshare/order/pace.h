@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_ORDER_PACE_H
-#define LIBSHARE_ORDER_PACE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ struct pace {
 void pace_expect(const struct pace *p, uint64_t now, uint64_t *from, uint64_t *until);
 /* A wait has taken so long, in ns. */
 void pace_note(struct pace *p, uint64_t took);
-
-#endif

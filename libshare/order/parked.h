@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_ORDER_PARKED_H
-#define LIBSHARE_ORDER_PARKED_H
+#pragma once
 
 #include "libshare/order/order.h"
 
@@ -28,5 +27,3 @@ unsigned parked_count(int ordinal);
 /* The client ends. True when a stream still waits on one of its pages: they have to stay mapped,
  * and it stays counted. */
 bool parked_forget(share_client *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_POOL_INSIDE_H
-#define LIBSHARE_POOL_INSIDE_H
+#pragma once
 
 #include "libshare/buffer/buffer.h"
 #include "libshare/buffer/grant.h"
@@ -28,5 +27,3 @@ HANDLES_OF(share_pool, pool, HANDLE_POOL);
  * give. */
 int buffer_adopt(share_pool *p, uint64_t size, const share_alloc_options *o, void *stream,
 		 share_buffer **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_PROGRAM_COPIES_H
-#define LIBSHARE_PROGRAM_COPIES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@ bool copies_is_first(void);
 #define COPIES_REASON                                                                             \
 	"another copy of libshare in this process has that already: have all its parts load the " \
 	"same libshare.so.0"
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_PROGRAM_EMBEDDED_H
-#define LIBSHARE_PROGRAM_EMBEDDED_H
+#pragma once
 
 struct embedded;
 
@@ -10,5 +9,3 @@ int embedded_start(const char *config, struct embedded **out);
 const char *embedded_address(const struct embedded *e);
 /* Waits until it has ended. @connection is one to it, or -1. NULL is fine. */
 void embedded_stop(struct embedded *e, int connection);
-
-#endif

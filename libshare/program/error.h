@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_PROGRAM_ERROR_H
-#define LIBSHARE_PROGRAM_ERROR_H
+#pragma once
 
 /* Each sets the calling thread's detail and returns the error to return. */
 
@@ -43,5 +42,3 @@ static inline const char *plural(unsigned long long n)
 {
 	return n == 1 ? "" : "s";
 }
-
-#endif

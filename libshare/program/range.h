@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_PROGRAM_RANGE_H
-#define LIBSHARE_PROGRAM_RANGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ static inline void range_end(const bool *began)
 	if (__builtin_expect(*began, false))
 		range_pop();
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_PROGRAM_STRUCT_H
-#define LIBSHARE_PROGRAM_STRUCT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -84,5 +83,3 @@ int struct_check_known(const void *p, const struct struct_type *type);
 /* Fills it in, as far as the caller has room. What we do not know becomes 0. */
 #define struct_out(type, to, from) struct_copy_out((type *){to}, (const type *){from}, sizeof(type))
 void struct_copy_out(void *to, const void *from, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_RECEIVER_DATA_H
-#define LIBSHARE_RECEIVER_DATA_H
+#pragma once
 
 #include <string.h>
 
@@ -87,5 +86,3 @@ static inline bool data_drop(struct receiver *receiver, const share_message *m)
 }
 
 void data_free(struct receiver *receiver);
-
-#endif

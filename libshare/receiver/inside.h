@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_RECEIVER_INSIDE_H
-#define LIBSHARE_RECEIVER_INSIDE_H
+#pragma once
 
 #include "libshare/channel/loan.h"
 #include "libshare/channel/lock.h"
@@ -238,5 +237,3 @@ void channel_tell_end_again(share_channel *ch);
 /* 1 and a message, or an error: @deadline is 0 if there is nothing to wait for. */
 int receiver_wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t deadline,
 			    share_message *out);
-
-#endif

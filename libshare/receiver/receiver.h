@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_RECEIVER_RECEIVER_H
-#define LIBSHARE_RECEIVER_RECEIVER_H
+#pragma once
 
 #include "libshare/channel/channel.h"
 
@@ -47,5 +46,3 @@ void channel_visit_received(share_channel *ch, void (*visit)(void *owner, share_
 			    void *owner);
 /* Whoever receives, or will, comes back as if the time were over; an event loop looks. */
 void channel_look_again(share_channel *ch);
-
-#endif

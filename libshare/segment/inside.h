@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_SEGMENT_INSIDE_H
-#define LIBSHARE_SEGMENT_INSIDE_H
+#pragma once
 
 #include "libshare/client/rpc.h"
 #include "libshare/segment/segment.h"
@@ -35,5 +34,3 @@ void segments_not_ahead(struct segments *t, struct segment *s);
 void segment_put_soon(share_client *c, struct segment *s);
 /* Maps what came ahead, where there is more of it than may wait. */
 void segments_map_ahead(share_client *c);
-
-#endif

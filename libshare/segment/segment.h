@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_SEGMENT_SEGMENT_H
-#define LIBSHARE_SEGMENT_SEGMENT_H
+#pragma once
 
 #include "libshare/client/client.h"
 #include "memory/import.h"
@@ -74,5 +73,3 @@ int segment_check_memory(const struct memory_mapping *m);
 struct segment *segment_ref(share_client *c, struct segment *s);
 /* NULL is fine. Without the client's lock, as it may have to be unmapped. */
 void segment_put(share_client *c, struct segment *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_SENDER_INSIDE_H
-#define LIBSHARE_SENDER_INSIDE_H
+#pragma once
 
 #include "libshare/channel/loan.h"
 #include "libshare/channel/lock.h"
@@ -252,5 +251,3 @@ int background_start(share_channel *ch);
 void background_stop(share_channel *ch);
 /* There is something in flight. */
 void background_rouse(struct sender *sender);
-
-#endif

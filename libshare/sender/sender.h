@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_SENDER_SENDER_H
-#define LIBSHARE_SENDER_SENDER_H
+#pragma once
 
 #include "libshare/channel/channel.h"
 
@@ -47,5 +46,3 @@ int sender_ack_taken_back(share_channel *ch, share_message *m, void *stream);
 /* Makes a fence of what the giver of a reference still does with the memory. False if it does
  * nothing any more. */
 bool channel_hold_given(share_channel *ch, struct ring_fence given, struct held_fence *out);
-
-#endif

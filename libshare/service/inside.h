@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_SERVICE_INSIDE_H
-#define LIBSHARE_SERVICE_INSIDE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -145,5 +144,3 @@ void call_put(share_pending *p);
 
 /* In worker.c: the request is acknowledged; if it was not answered, the caller is told. */
 void service_before_ack(void *service, share_message *request);
-
-#endif

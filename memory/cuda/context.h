@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_CONTEXT_H
-#define MEMORY_CUDA_CONTEXT_H
+#pragma once
 
 #include "memory/cuda/driver.h"
 
@@ -55,5 +54,3 @@ void cuda_own_stream_deinit(struct cuda_own_stream *s);
  * says. */
 int cuda_check_pointer(const struct cuda *cu, CUdeviceptr pointer, CUdevice device,
 		       struct failure *failure);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_DEVICE_OPEN_H
-#define MEMORY_CUDA_DEVICE_OPEN_H
+#pragma once
 
 #include "memory/cuda/driver.h"
 #include "memory/export.h"
@@ -23,5 +22,3 @@ int device_opened(const struct device_open **out, struct failure *failure);
 /* The same, with the primary context current. The context is kept for the rest of the process,
  * because what was made in it needs it. */
 int device_opened_context(const struct device_open **out, struct failure *failure);
-
-#endif

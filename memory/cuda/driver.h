@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_DRIVER_H
-#define MEMORY_CUDA_DRIVER_H
+#pragma once
 
 #include <cuda.h>
 
@@ -39,5 +38,3 @@ bool cuda_device(const struct cuda **cu, uint32_t ordinal, CUdevice *device);
  * it; the reason says which devices it sees. */
 int cuda_find_device(const struct cuda *cu, const unsigned char uuid[16], CUdevice *out,
 		     struct failure *failure);
-
-#endif

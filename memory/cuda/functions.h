@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_FUNCTIONS_H
-#define MEMORY_CUDA_FUNCTIONS_H
+#pragma once
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -102,5 +101,3 @@ struct cuda {
 
 /* The oldest driver that has all functions: the newest of them is StreamGetId. */
 #define CUDA_DRIVER_LEAST 12000
-
-#endif

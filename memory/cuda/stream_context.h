@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_STREAM_CONTEXT_H
-#define MEMORY_CUDA_STREAM_CONTEXT_H
+#pragma once
 
 #include "memory/cuda/context.h"
 
@@ -32,5 +31,3 @@ int cuda_place_identify(struct cuda_place *p, CUstream stream, struct failure *f
  * streams that every context has, for a stream that is being captured, and for errors, whose reason
  * cuda_place_enter() gives. */
 bool cuda_stream_id(const struct cuda *cu, CUstream stream, unsigned long long *id);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_GPU_ACCESS_H
-#define MEMORY_GPU_ACCESS_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -35,5 +34,3 @@ CUmemAccessDesc cuda_access_describe(CUdevice device, bool writable);
 /* Describes all that have access, and returns their number. */
 size_t cuda_access_describe_all(const struct cuda_access *a, bool writable,
 				CUmemAccessDesc out[CUDA_ACCESS_MAX]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_GPU_IMPORTS_H
-#define MEMORY_GPU_IMPORTS_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -16,5 +15,3 @@ struct cuda_import {
 void cuda_import_attach(struct cuda_import *i, CUdeviceptr base, uint64_t size);
 void cuda_import_detach(struct cuda_import *i);
 bool cuda_is_import(CUdeviceptr pointer);
-
-#endif

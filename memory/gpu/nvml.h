@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_GPU_NVML_H
-#define MEMORY_GPU_NVML_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ bool nvml_knows(const char *uuid_text);
 /* Returns UINT64_MAX when it is unknown. */
 uint64_t nvml_free_memory(const char *uuid_text);
 bool nvml_mig_enabled(const char *uuid_text);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_GPU_VMM_PROPERTY_H
-#define MEMORY_GPU_VMM_PROPERTY_H
+#pragma once
 
 #include "memory/cuda/driver.h"
 
@@ -15,5 +14,3 @@ CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device);
 CUmemLocation cuda_host_node(const struct cuda *cu, CUdevice device);
 /* Of a pinned segment, which is memory of that node. */
 CUmemAllocationProp cuda_pinned_property(const struct cuda *cu, CUdevice device);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_HOST_INSIDE_H
-#define MEMORY_HOST_INSIDE_H
+#pragma once
 
 #include "memory/host_pages.h"
 
@@ -13,5 +12,3 @@ static inline const struct memory_kind *memory_host_kind(void)
  * ones that are its own. */
 int memory_host_set_up(const struct memory_host_pages *pages, int fd, uint64_t size,
 		       struct failure *failure);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef RING_CONSUMER_INSIDE_H
-#define RING_CONSUMER_INSIDE_H
+#pragma once
 
 #include <share/channel.h>
 
@@ -148,5 +147,3 @@ static inline bool ring_is_admitted(const struct ring_consumer *c, struct ring_s
 	s->admitted = true;
 	return true;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef RING_PRODUCER_INSIDE_H
-#define RING_PRODUCER_INSIDE_H
+#pragma once
 
 #include <share/channel.h>
 
@@ -351,5 +350,3 @@ uint64_t ring_who_is_modest(struct ring_producer *p);
 /* So many tickets are not free: drops what no one has taken, so that they are when that is
  * reclaimed. Nothing, if they would not be, or if @target would get no message nevertheless. */
 void ring_drop_for_tickets(struct ring_producer *p, uint32_t target, uint32_t tickets);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef RING_PRODUCER_LANE_H
-#define RING_PRODUCER_LANE_H
+#pragma once
 
 #include "ring/entry.h"
 #include "ring/producer/inside.h"
@@ -36,5 +35,3 @@ static inline __attribute__((always_inline)) void ring_put(struct ring_producer 
 	e = (void *)(l->entries + (l->tail & p->page.mask) * p->page.stride);
 	__builtin_prefetch(e->data, 1);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_AGENT_AGENT_PROCESS_H
-#define TESTS_AGENT_AGENT_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -55,5 +54,3 @@ void agent_drop_segment(struct agent_process *p, struct agent_segment *s);
 bool agent_can_make(struct agent_process *p, enum memory_kind_id kind);
 /* The device's UUID as text, by a scout; NULL: there are fewer. The caller's. */
 char *agent_device_uuid(unsigned index);
-
-#endif

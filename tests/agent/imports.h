@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_AGENT_IMPORTS_H
-#define TESTS_AGENT_IMPORTS_H
+#pragma once
 
 #include "memory/cuda/driver.h"
 #include "memory/import.h"
@@ -44,5 +43,3 @@ void *symbol(const char *name);
  * refused. */
 void begin_capture(CUstream stream);
 bool end_capture(CUstream stream);
-
-#endif

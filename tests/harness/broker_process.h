@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_BROKER_PROCESS_H
-#define TESTS_HARNESS_BROKER_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -80,5 +79,3 @@ int broker_said(const char *text);
 /* Waits for the end of the broker, whose exit code is returned; and closes the lifeline before. */
 int broker_wait(void);
 int broker_let_go(void);
-
-#endif

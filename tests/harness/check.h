@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_CHECK_H
-#define TESTS_HARNESS_CHECK_H
+#pragma once
 
 #include <errno.h>
 #include <stdbool.h>
@@ -64,5 +63,3 @@ bool deadline_pause(const struct deadline *d);
 			check_failed(__FILE__, __LINE__, "this never came true: " #condition); \
 			break;                                                                 \
 		}
-
-#endif

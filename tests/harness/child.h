@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_CHILD_H
-#define TESTS_HARNESS_CHILD_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -50,5 +49,3 @@ void child_reap(struct child *c);
 void child_finish(struct child *c);
 /* Its end without checking: the wait status. Frees. */
 int child_status(struct child *c);
-
-#endif

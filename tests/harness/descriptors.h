@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_DESCRIPTORS_H
-#define TESTS_HARNESS_DESCRIPTORS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -15,5 +14,3 @@ void descriptors_close_but(int keep);
 
 /* Resident memory of @pid, bytes. */
 size_t resident_bytes(pid_t pid);
-
-#endif

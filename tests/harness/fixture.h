@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_FIXTURE_H
-#define TESTS_HARNESS_FIXTURE_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -32,5 +31,3 @@ share_buffer *allocate(share_pool *p, uint64_t size, void *stream);
 
 /* Ends the test as skipped, and says why, unless this is root, who can be anybody. */
 void skip_unless_root(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_FRESH_H
-#define TESTS_HARNESS_FRESH_H
+#pragma once
 
 #include <share/channel.h>
 
@@ -10,5 +9,3 @@ static inline share_message *fresh(share_message *m)
 	*m = (share_message)SHARE_MESSAGE_INIT;
 	return m;
 }
-
-#endif

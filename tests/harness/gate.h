@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_GATE_H
-#define TESTS_HARNESS_GATE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ void gate_fill(struct gate *g, share_host_stream *s, void *memory, int value, si
 void gate_expect(struct gate *g, share_host_stream *s, const void *memory, int value, size_t size,
 		 int done);
 void expect_filled(const void *memory, int value, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_MEMORY_H
-#define TESTS_HARNESS_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ void buffer_expect(share_buffer *b, int value);
 /* At its start, with the NUL. */
 void buffer_write(share_buffer *b, const char *text);
 bool buffer_reads(share_buffer *b, const char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_PLAN_H
-#define TESTS_HARNESS_PLAN_H
+#pragma once
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,5 +43,3 @@ static inline void *plan_open(const char *variable, size_t size)
 		close(fd);
 	return plan;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_RAW_H
-#define TESTS_HARNESS_RAW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ int raw_farewell(struct raw *r);
 uint64_t raw_pool(struct raw *r, const char *name);
 uint64_t raw_alloc(struct raw *r, uint64_t pool, uint64_t size);
 struct wire_bytes raw_text(const char *text);
-
-#endif

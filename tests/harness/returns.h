@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_RETURNS_H
-#define TESTS_HARNESS_RETURNS_H
+#pragma once
 
 /*
  * Every call of a public function that a test makes (or the library, from another of its files)
@@ -11,5 +10,3 @@
 /* @r, which @function has returned. @errors are those on its page, before a 0. @counts: more than 0
  * can be, too. @callback: so can what a callback of the program has returned. */
 int check_returned(const char *function, int r, const int *errors, int counts, int callback);
-
-#endif

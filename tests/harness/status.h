@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_STATUS_H
-#define TESTS_HARNESS_STATUS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ void end_messages(share_client *c);
 /* State of the first client of this label, as reports have it; "" when there is none. */
 void client_state(share_client *c, const char *label, char *out, size_t size);
 bool client_state_is(share_client *c, const char *label, const char *state);
-
-#endif

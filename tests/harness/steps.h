@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_HARNESS_STEPS_H
-#define TESTS_HARNESS_STEPS_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -44,5 +43,3 @@ static inline void steps_end(void)
 {
 	STEPS_SET_FLAG("andq $~0x100, (%%rsp)");
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_RING_RING_RIG_H
-#define TESTS_RING_RING_RIG_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -55,5 +54,3 @@ void comes_back(uint64_t number);
 void nothing_comes_back(void);
 void so_many_come_back(uint32_t n); /* and no more */
 struct ring_producer_stats stats(void);
-
-#endif

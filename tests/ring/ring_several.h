@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_RING_RING_SEVERAL_H
-#define TESTS_RING_RING_SEVERAL_H
+#pragma once
 
 #include "tests/ring/ring_rig.h"
 
@@ -92,5 +91,3 @@ static inline uint32_t tickets_in_use(void)
 		n += channel_ticket_at(rings[0], &shape, i)->buffer != 0;
 	return n;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_STANDIN_CALLS_H
-#define TESTS_STANDIN_CALLS_H
+#pragma once
 
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -88,5 +87,3 @@ static inline bool standin_is_for_rdma(int fd)
 
 /* How often a function was called; @symbol as in functions.h: standin_called(t, cuMemCreate). */
 #define standin_called(table, symbol) atomic_load(&(table)->count[STANDIN_##symbol])
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_STANDIN_FUNCTIONS_H
-#define TESTS_STANDIN_FUNCTIONS_H
+#pragma once
 
 /* Every function of the stand-in driver, by its exported symbol. Its place here is its place in the
  * table of calls (calls.h). */
@@ -104,5 +103,3 @@ enum standin_function {
 #undef STANDIN_FUNCTION
 	    STANDIN_FUNCTION_COUNT
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_STANDIN_PEER_H
-#define TESTS_STANDIN_PEER_H
+#pragma once
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -75,5 +74,3 @@ void use_page(_Atomic uint64_t *page);
 #define PAGE    4096
 #define CELL(p) ((CUdeviceptr)(uintptr_t)(p))
 CUstream stream_create(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_STANDIN_STANDIN_H
-#define TESTS_STANDIN_STANDIN_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -230,5 +229,3 @@ struct registration;
 struct registration *host_use(uintptr_t address, uint64_t size, bool *writable);
 void host_unuse(struct registration *r);
 void host_forget_context(CUcontext context);
-
-#endif

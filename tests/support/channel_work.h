@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_CHANNEL_WORK_H
-#define TESTS_SUPPORT_CHANNEL_WORK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ void expect_message(share_channel *c, int value); /* and acknowledges */
 
 share_channel_stats channel_stats(share_channel *ch);
 uint32_t in_flight(share_channel *p);
-
-#endif

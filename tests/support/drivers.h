@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_DRIVERS_H
-#define TESTS_SUPPORT_DRIVERS_H
+#pragma once
 
 #include "tests/standin/calls.h"
 
@@ -13,5 +12,3 @@ void drivers_done(void);
 /* From now on: lines as in tests/standin/calls.h, "" for none. */
 void drivers_do(const char *faults);
 extern struct standin_calls *drivers_calls;
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_FREE_MEMORY_H
-#define TESTS_SUPPORT_FREE_MEMORY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@ void free_memory_stop(void);
 
 /* Bytes, now. */
 uint64_t free_memory(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_GPU_MEMORY_H
-#define TESTS_SUPPORT_GPU_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ void gpu_memory_free_plain(int device, void *memory);
 /* As the kinds "adopted-vmm" and "adopted-legacy" say, on the first device. */
 void *gpu_memory_make_as(const char *kind, uint64_t size);
 void gpu_memory_free_as(const char *kind, void *memory, uint64_t size);
-
-#endif

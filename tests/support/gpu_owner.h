@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_GPU_OWNER_H
-#define TESTS_SUPPORT_GPU_OWNER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -44,5 +43,3 @@ void expect_content(share_client *c);
 int device_descriptors(void);
 /* Addresses that are set aside for device memory in this process. */
 uint64_t reserved_bytes(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_GPU_WORK_H
-#define TESTS_SUPPORT_GPU_WORK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,5 +70,3 @@ gpu_function gpu_symbol(const char *name);
 /* Calls one that returns a CUresult. */
 #define GPU_CALL(type, symbol, ...) gpu_check(#symbol, ((type)gpu_symbol(#symbol))(__VA_ARGS__))
 void gpu_check(const char *call, int result);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_KINDS_H
-#define TESTS_SUPPORT_KINDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ static inline bool is_host(const char *kind)
  * This process does not use the driver for it: it can still have children that do.
  */
 void skip_unless_possible(const char *kind);
-
-#endif

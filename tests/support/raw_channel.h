@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_RAW_CHANNEL_H
-#define TESTS_SUPPORT_RAW_CHANNEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ void party_put_copy(struct party *producer, uint32_t ticket, uint64_t buffer, ui
 /* A message of a producer that is gone, which counts as one that this consumer had; false: there is
  * none. */
 bool party_fetch(struct party *consumer, struct listing *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_SERVICE_WORK_H
-#define TESTS_SUPPORT_SERVICE_WORK_H
+#pragma once
 
 #include <share/service.h>
 
@@ -29,5 +28,3 @@ void expect_answer(share_pending *p, int number);
 void hold_answers(share_message *held, int n);
 void expect_failure(share_pending *p, int error);
 void expect_no_request(void);
-
-#endif

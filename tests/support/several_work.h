@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_SEVERAL_WORK_H
-#define TESTS_SUPPORT_SEVERAL_WORK_H
+#pragma once
 
 #include "tests/support/channel_work.h"
 
@@ -17,5 +16,3 @@ void give(share_channel *p, int value, uint32_t n);
 void check_several(const share_message *m, int value, uint32_t n);
 void receive_several(share_channel *c, int value, uint32_t n, share_message *m);
 void expect_several(share_channel *c, int value, uint32_t n); /* and acknowledges */
-
-#endif

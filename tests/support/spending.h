@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_SPENDING_H
-#define TESTS_SUPPORT_SPENDING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@ struct spending {
 
 struct spending spending_now(share_client *client);
 struct spending spending_since(const struct spending *before, share_client *client);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUPPORT_VISIT_H
-#define TESTS_SUPPORT_VISIT_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -27,5 +26,3 @@ void visit(uid_t user, uint64_t size, int finds, int leaves);
 pid_t agent(share_client *c);
 /* The same, once there is one: kill() takes 0 for this process and all that was started with it. */
 pid_t agent_there(share_client *c);
-
-#endif

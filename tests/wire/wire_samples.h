@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_WIRE_SAMPLES_H
-#define TESTS_WIRE_SAMPLES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ int decode(struct wire_message *m, const struct wire_description *d, const void 
 uint16_t word(const unsigned char *p);
 void set_word(unsigned char *p, size_t value);
 size_t position(const struct wire_description *d, size_t i);
-
-#endif

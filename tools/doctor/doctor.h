@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_DOCTOR_DOCTOR_H
-#define TOOLS_DOCTOR_DOCTOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,5 +24,3 @@ bool doctor_is_content(const json_t *findings);
 
 /* Prints it for people. */
 void doctor_print(FILE *out, const json_t *findings);
-
-#endif

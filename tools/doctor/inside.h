@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_DOCTOR_INSIDE_H
-#define TOOLS_DOCTOR_INSIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ void examine_limits(struct examination *e);
 void examine_memory(struct examination *e);
 void examine_gpus(struct examination *e);
 void examine_platform(struct examination *e); /* after examine_gpus() */
-
-#endif

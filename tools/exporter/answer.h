@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_EXPORTER_ANSWER_H
-#define TOOLS_EXPORTER_ANSWER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ void answer_page(struct evhttp_request *r);
 /* The page (page.html); it ends with a NUL, which is no part of it. */
 extern const char page_html[];
 extern const char page_html_end[];
-
-#endif

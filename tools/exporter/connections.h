@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_EXPORTER_CONNECTIONS_H
-#define TOOLS_EXPORTER_CONNECTIONS_H
+#pragma once
 
 struct event_base;
 struct evhttp;
@@ -16,5 +15,3 @@ struct connections *connections_new(struct event_base *base, struct evhttp *http
 void connections_free(struct connections *all);
 /* A whole request has come: time begins anew for it, and once more when it is answered. */
 void connections_asked(struct connections *all, struct evhttp_request *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_EXPORTER_SITE_H
-#define TOOLS_EXPORTER_SITE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ int site_new(struct event_base *base, const struct site_options *options, struct
 uint16_t site_port(const struct site *s);
 /* Returns false if the broker hangs, so that nothing but the end of the process frees it. */
 bool site_free(struct site *s);
-
-#endif

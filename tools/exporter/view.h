@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_EXPORTER_VIEW_H
-#define TOOLS_EXPORTER_VIEW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ struct body view_without_broker(enum view view, const char *why);
 
 /* Returns false, and leaves all as it is, if the thread waits for the broker just now. */
 bool viewer_free(struct viewer *v);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_SHARECTL_ACT_H
-#define TOOLS_SHARECTL_ACT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ const struct act *act_find(const char *name);
  * are still acted on. With @yes it does not ask. Returns how many words failed. */
 int act_run(const struct act *a, share_client *client, const char *const *words, size_t n,
 	    bool yes);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_SHARECTL_ARGUMENTS_H
-#define TOOLS_SHARECTL_ARGUMENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ struct arguments {
 void arguments_parse(int argc, char **argv, struct arguments *a);
 /* Whether it is this one of the commands that neither are reports nor end something. */
 bool arguments_are_for(const struct arguments *a, const char *command);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_SHARECTL_BRIDGES_H
-#define TOOLS_SHARECTL_BRIDGES_H
+#pragma once
 
 #include <share/admin.h>
 #include <share/share.h>
@@ -10,5 +9,3 @@
  * does with rows. Returns 0, an error of libshare, what @each has returned, or a positive errno.
  */
 int bridges_each(share_client *client, int (*each)(const char *json, void *data), void *data);
-
-#endif

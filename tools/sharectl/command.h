@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_SHARECTL_COMMAND_H
-#define TOOLS_SHARECTL_COMMAND_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ struct command {
 
 /* Returns NULL when there is no command of that name. */
 const struct command *command_find(const char *name);
-
-#endif

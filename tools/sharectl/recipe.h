@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_SHARECTL_RECIPE_H
-#define TOOLS_SHARECTL_RECIPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ int recipes_each(share_client *client, const char *const *names, size_t n,
 /* Prints such an object for people: the name, and a line for each member. Returns 0 or a negative
  * errno. */
 int recipe_print(const char *json, bool exact);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_SHARECTL_SHOW_H
-#define TOOLS_SHARECTL_SHOW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ void show_json_end(const struct output *o);
 
 /* Shows the report that was asked for. 0, an error of libshare, or a positive errno. */
 int show_report(const struct arguments *a, share_client *client);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_SHARECTL_WATCH_H
-#define TOOLS_SHARECTL_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ extern const struct argp watch_argp;
  * or a positive errno. Else 0. */
 int watch_run(share_client *client, const struct watch_options *options, bool headings, bool exact,
 	      bool json);
-
-#endif

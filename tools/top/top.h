@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_TOP_TOP_H
-#define TOOLS_TOP_TOP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ struct top_options {
 /* Returns 0 when the user ends it; an error of libshare; or a positive errno: ENOTTY when it is to
  * draw and there is no terminal. */
 int top_run(share_client *client, const struct top_options *options);
-
-#endif

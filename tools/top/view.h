@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TOOLS_TOP_VIEW_H
-#define TOOLS_TOP_VIEW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ struct view_options {
  */
 int view_print(FILE *out, const json_t *now, const json_t *before, double seconds,
 	       const struct view_options *options);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_PROCESS_DEPUTY_H
-#define BROKER_KEEPER_PROCESS_DEPUTY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -24,5 +23,3 @@ struct deputy_watch {
  * to know all stacks. At most one deputy is alive at a time: a deputy that goes on becomes the
  * keeper, and starts the next one. */
 pid_t deputy_start(const struct deputy_watch *watch);
-
-#endif

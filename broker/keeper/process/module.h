@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_PROCESS_MODULE_H
-#define BROKER_KEEPER_PROCESS_MODULE_H
+#pragma once
 
 #include "broker/keeper/keeper.h"
 
@@ -10,5 +9,3 @@ int module_open(const char *path);
 /* Loads the program from @fd, in a process that has loaded none yet. @path is where the file was
  * opened; there may be another file by now. Returns NULL if it cannot, and says why on stderr. */
 keeper_main *module_load(int fd, const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_PROCESS_STATE_H
-#define BROKER_KEEPER_PROCESS_STATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ void broker_has_ended(struct state *s, const int *status);
 /* Finds out whether the program that is on the disk now could go on. Returns 0, and that program is
  * OWN_MODULE_NEXT; or negative errno, and @why has the reason. */
 int broker_rehearse(struct state *s, char why[static KEPT_TEXT]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_KEEPER_PROCESS_TABLE_H
-#define BROKER_KEEPER_PROCESS_TABLE_H
+#pragma once
 
 #include "broker/keeper/common.h"
 #include "wire/packet.h"
@@ -20,5 +19,3 @@ void table_drop(struct kept_table *t, const struct kept_message *m);
 /* Repairs the table after a keeper that may have died over a message: lets go of what came with a
  * message of a higher serial than @serial, the last one that was answered. It will come again. */
 void table_repair(struct kept_table *t, uint64_t serial);
-
-#endif

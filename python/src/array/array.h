@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_ARRAY_ARRAY_H
-#define PYTHON_ARRAY_ARRAY_H
+#pragma once
 
 #include "python/src/order/order.h"
 
@@ -90,5 +89,3 @@ bool array_ready(PyObject *module);
  * @layout is None for one with the buffer protocol, else (address, shape, strides in elements or
  * None, whether it is on a GPU, the stream behind which its content is or None). */
 PyObject *pool_adopt(PyObject *self, PyObject *args);
-
-#endif

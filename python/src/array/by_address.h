@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_ARRAY_BY_ADDRESS_H
-#define PYTHON_ARRAY_BY_ADDRESS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ void by_address_remove(struct by_address *l);
  * of its own to the buffer. Returns false if there is none. The owner of the stream is borrowed: it
  * lives at least as long as the caller holds the GIL, because dropping it needs the GIL. */
 bool by_address_find(const void *address, struct by_address *out);
-
-#endif

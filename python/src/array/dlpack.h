@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_ARRAY_DLPACK_H
-#define PYTHON_ARRAY_DLPACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -74,5 +73,3 @@ struct array;
 /* Lends the array behind its own stream. The deleter of what is returned gives it back, in any
  * thread and without the GIL. Returns NULL with an exception. */
 struct dl_versioned *dlpack_lend(struct array *a);
-
-#endif

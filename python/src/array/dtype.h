@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_ARRAY_DTYPE_H
-#define PYTHON_ARRAY_DTYPE_H
+#pragma once
 
 #include "python/src/base/core.h"
 
@@ -17,5 +16,3 @@ static inline uint32_t dtype_size(uint32_t dtype)
 {
 	return (dtype & 0xff) / 8;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_ARRAY_INSIDE_H
-#define PYTHON_ARRAY_INSIDE_H
+#pragma once
 
 #include "python/src/array/array.h"
 #include "python/src/array/by_address.h"
@@ -65,5 +64,3 @@ PyObject *array_dlpack_device(PyObject *self, PyObject *ignored);
 PyObject *array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);
 PyObject *array_lend(PyObject *self, PyObject *ignored);
 PyObject *array_cuda_interface(PyObject *self, void *ignored);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_BASE_ARGS_H
-#define PYTHON_BASE_ARGS_H
+#pragma once
 
 #include "python/src/base/object.h"
 
@@ -81,5 +80,3 @@ bool arg_int64(PyObject *o, int64_t *out);
 bool mode_from(PyObject *o, uint32_t *out);
 /* Returns false with an exception if it has another size. */
 bool token_from(const char *bytes, Py_ssize_t n, share_token *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_BASE_CORE_H
-#define PYTHON_BASE_CORE_H
+#pragma once
 
 /*
  * What all files of the extension share. Functions need the GIL if their comment says nothing else.
@@ -79,5 +78,3 @@ static inline PyObject *none_if(bool good)
 {
 	return good ? Py_NewRef(Py_None) : NULL;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_BASE_OBJECT_H
-#define PYTHON_BASE_OBJECT_H
+#pragma once
 
 #include "python/src/base/core.h"
 
@@ -89,5 +88,3 @@ struct pool {
 	bool asked;      /* what its device is, which initialises the driver */
 	int16_t ordinal; /* CUDA's number of that; -1: host memory, or not known */
 };
-
-#endif

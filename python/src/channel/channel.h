@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_CHANNEL_CHANNEL_H
-#define PYTHON_CHANNEL_CHANNEL_H
+#pragma once
 
 #include "python/src/base/core.h"
 
@@ -18,5 +17,3 @@ PyObject *member_untell(PyObject *module, PyObject *o);
 bool channel_ready(PyObject *module);
 bool message_ready(PyObject *module);
 bool service_ready(PyObject *module);
-
-#endif

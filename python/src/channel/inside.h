@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_CHANNEL_INSIDE_H
-#define PYTHON_CHANNEL_INSIDE_H
+#pragma once
 
 #include "python/src/array/array.h"
 #include "python/src/base/args.h"
@@ -121,5 +120,3 @@ PyObject *member_recv(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 PyObject *member_iterate(PyObject *o);
 PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names);
 bool messages_ready(PyObject *module);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_CLIENT_CLIENT_H
-#define PYTHON_CLIENT_CLIENT_H
+#pragma once
 
 #include "python/src/base/core.h"
 
@@ -19,5 +18,3 @@ PyObject *torch_has(PyObject *module, PyObject *address);
 bool client_ready(PyObject *module);
 bool pool_ready(PyObject *module);
 bool watch_ready(PyObject *module);
-
-#endif

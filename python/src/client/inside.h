@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_CLIENT_INSIDE_H
-#define PYTHON_CLIENT_INSIDE_H
+#pragma once
 
 #include "python/src/array/array.h"
 #include "python/src/base/args.h"
@@ -20,5 +19,3 @@ PyObject *client_inspect(PyObject *o, PyObject *what);
 PyObject *client_monitor(PyObject *o, PyObject *args);
 PyObject *client_reload(PyObject *o, PyObject *ignored);
 PyObject *client_upgrade(PyObject *o, PyObject *ignored);
-
-#endif

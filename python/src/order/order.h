@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef PYTHON_ORDER_ORDER_H
-#define PYTHON_ORDER_ORDER_H
+#pragma once
 
 #include "python/src/base/object.h"
 
@@ -39,5 +38,3 @@ PyObject *fence_query(PyObject *module, PyObject *args);
 bool host_stream_ready(PyObject *module);
 bool fence_ready(PyObject *module);
 bool event_ready(PyObject *module);
-
-#endif

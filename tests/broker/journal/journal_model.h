@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_BROKER_JOURNAL_JOURNAL_MODEL_H
-#define TESTS_BROKER_JOURNAL_JOURNAL_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ int model_journal(struct journal **out);
 struct journal *model_open(int fd);
 /* The same bytes, with the same holes. */
 void model_copy(int from, int to);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_SUBALLOCATOR_MODEL_H
-#define TESTS_SUBALLOCATOR_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,5 +72,3 @@ struct tally {
 
 /** Requires everything that can be said without knowing what happened before. */
 struct tally require_consistent(struct world *w);
-
-#endif

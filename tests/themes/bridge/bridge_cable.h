@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_BRIDGE_CABLE_H
-#define TESTS_THEMES_BRIDGE_CABLE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -40,5 +39,3 @@ void cable_stop(struct cable *c);
 /* For a child before exec(): it is in that network, and /sys shows its devices, as UCX looks there.
  */
 void cable_enter(int network);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_BRIDGE_MESSAGES_H
-#define TESTS_THEMES_BRIDGE_MESSAGES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ share_outgoing message_make(share_pool *pool, unsigned n, share_buffer **buffers
 unsigned message_number(const share_message *m);
 /* It is what its number says. */
 void message_expect(const share_message *m);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_BRIDGE_PEER_H
-#define TESTS_THEMES_BRIDGE_PEER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ uint64_t peer_offer(struct peer *p, uint64_t size);
 /* By UCX: the next of this kind. */
 void peer_hear_content(struct peer *p, enum data_kind kind);
 void peer_send(struct peer *p, struct data_header *h, size_t n, const void *memory, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_BRIDGE_RELAY_H
-#define TESTS_THEMES_BRIDGE_RELAY_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -23,5 +22,3 @@ void relay_pass(struct relay *r);
 /* Ends the connections that there are. New ones pass. */
 void relay_cut(struct relay *r);
 void relay_stop(struct relay *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_BRIDGE_RIG_H
-#define TESTS_THEMES_BRIDGE_RIG_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -70,5 +69,3 @@ char *metadata_at(share_client *c, const char *name, const char *key);
 
 /* Whether `sharectl bridges`, with these options before it, says this in a line. */
 bool sharectl_bridges_say(share_client *c, const char *options, const char *text);
-
-#endif

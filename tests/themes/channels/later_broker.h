@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_CHANNELS_LATER_BROKER_H
-#define TESTS_THEMES_CHANNELS_LATER_BROKER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@ struct later_plan {
 	_Atomic uint64_t most_dropped; /* records, in a turn of the broker's loop */
 	_Atomic uint64_t looks;        /* at what claims have, for one message */
 };
-
-#endif

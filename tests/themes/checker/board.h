@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_CHECKER_BOARD_H
-#define TESTS_THEMES_CHECKER_BOARD_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -133,5 +132,3 @@ static inline bool dice_hit(struct dice *d, unsigned percent)
 	return dice_roll(d, 100) < percent;
 }
 uint64_t mix(uint64_t x);
-
-#endif

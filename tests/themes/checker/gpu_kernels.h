@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_CHECKER_GPU_KERNELS_H
-#define TESTS_THEMES_CHECKER_GPU_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ CUresult kernel_fill(CUstream stream, CUdeviceptr at, uint64_t words, uint32_t w
 		     unsigned spin_us);
 CUresult kernel_copy(CUstream stream, CUdeviceptr to, CUdeviceptr from, uint64_t words,
 		     unsigned spin_us);
-
-#endif

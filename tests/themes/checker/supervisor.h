@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_CHECKER_SUPERVISOR_H
-#define TESTS_THEMES_CHECKER_SUPERVISOR_H
+#pragma once
 
 #include "tests/themes/checker/board.h"
 
@@ -26,5 +25,3 @@ unsigned supervisor_upgrades(const struct supervisor *s);
 
 /* What the broker says, on stderr, for those who look into a failure. */
 void supervisor_tell(share_client *client);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_CHECKER_TRAFFIC_H
-#define TESTS_THEMES_CHECKER_TRAFFIC_H
+#pragma once
 
 #include <share/channel.h>
 
@@ -168,5 +167,3 @@ uint64_t fate_settled(struct worker *w, unsigned channel, const struct sending *
  * many of these nobody has acknowledged, set aside, or had as often as the channel allows, or once
  * less. With @tell it says which these are. */
 void fates_count(struct board *b, unsigned channel, bool tell, uint64_t *known, uint64_t *missing);
-
-#endif

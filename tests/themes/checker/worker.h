@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_CHECKER_WORKER_H
-#define TESTS_THEMES_CHECKER_WORKER_H
+#pragma once
 
 #include "tests/themes/checker/board.h"
 
@@ -147,5 +146,3 @@ void unpublish(struct worker *w, unsigned name);
 share_fence record(struct worker *w, unsigned stream);
 /* Makes @stream wait for what this process did with it. */
 void follow(struct worker *w, struct held *h, unsigned stream);
-
-#endif

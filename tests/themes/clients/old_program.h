@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_CLIENTS_OLD_PROGRAM_H
-#define TESTS_THEMES_CLIENTS_OLD_PROGRAM_H
+#pragma once
 
 /* Uses the broker at @socket as a program does that was compiled with the headers of commit
  * 9e429ec. NULL, or the call that failed. */
 const char *old_program(const char *socket);
-
-#endif

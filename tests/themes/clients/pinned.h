@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_CLIENTS_PINNED_H
-#define TESTS_THEMES_CLIENTS_PINNED_H
+#pragma once
 
 /* Where programs that were compiled with the headers of commit 9e429ec have the members of structs.
  * PINNED(X): X(struct, member, offset). */
@@ -100,5 +99,3 @@
 	X(share_service_options, callers, 20)          \
 	X(share_service_options, workers, 24)          \
 	X(share_service_options, deliveries, 28)
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_FACTS_GPU_H
-#define TESTS_THEMES_FACTS_GPU_H
+#pragma once
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -186,5 +185,3 @@ CUmemGenericAllocationHandle vmm_import(int fd);
 CUresult fill(CUdeviceptr p, unsigned char value, uint64_t size);
 /* Whether the first and last byte are @value. */
 bool holds(CUdeviceptr p, unsigned char value, uint64_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_FAILURE_BETWEEN_H
-#define TESTS_THEMES_FAILURE_BETWEEN_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -27,5 +26,3 @@ struct between_plan {
 	_Atomic unsigned met;     /* how often it has happened */
 	_Atomic int victim;       /* pid; 0: the process in the place of the agent */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_FAILURE_FAILING_H
-#define TESTS_THEMES_FAILURE_FAILING_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -68,5 +67,3 @@ bool failing_now(enum failing what);
 
 void *failing_malloc(size_t size);
 void *failing_realloc(void *old, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_FAILURE_FAILING_SWEEP_H
-#define TESTS_THEMES_FAILURE_FAILING_SWEEP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ unsigned long sweep_once(const struct witness *w, sweep_scenario run, unsigned w
 			 bool all_after, unsigned long nth);
 /* From one failure to the next, when there are so many calls. */
 unsigned long sweep_step(unsigned long calls);
-
-#endif

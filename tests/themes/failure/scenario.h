@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_FAILURE_SCENARIO_H
-#define TESTS_THEMES_FAILURE_SCENARIO_H
+#pragma once
 
 /*
  * A bit of everything that the library can do, by one process with one connection, for tests in
@@ -31,5 +30,3 @@ void scenario_fails_elsewhere(int error);
 /* In the last scenario of this process (and not its children): how many calls said that the
  * connection has ended. */
 int scenario_disconnects(void);
-
-#endif

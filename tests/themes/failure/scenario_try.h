@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_FAILURE_SCENARIO_TRY_H
-#define TESTS_THEMES_FAILURE_SCENARIO_TRY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ void scenario_begin(void);
 int scenario_failures(void);
 
 void scenario_channels(share_client *c, share_pool *pool);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_FUZZ_DAMAGE_H
-#define TESTS_THEMES_FUZZ_DAMAGE_H
+#pragma once
 
 #include "tests/themes/fuzz/fuzz.h"
 
@@ -13,5 +12,3 @@ struct journal;
  * record twice or no more, with checksums that are right again. */
 /* False: what is left is not to be looked at any more. */
 bool damage(struct journal *j, int fd, const uint8_t bytes[DAMAGE_SIZE]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_FUZZ_FUZZ_H
-#define TESTS_THEMES_FUZZ_FUZZ_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ int lowest_free_descriptor(void);
 /* The monotonic clock of this program runs on by so much. Back to the real one with 0. */
 void clock_advance(int64_t ms);
 void clock_reset(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_FUZZ_PLAY_H
-#define TESTS_THEMES_FUZZ_PLAY_H
+#pragma once
 
 #include "tests/themes/fuzz/fuzz.h"
 
@@ -25,5 +24,3 @@ void play_forget(void);
 extern bool play_is_as_at_first;
 struct config *play_load(void);
 void play_configure(unsigned which);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_FUZZ_SCRIPT_H
-#define TESTS_THEMES_FUZZ_SCRIPT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -115,5 +114,3 @@ void script_keep(struct script *s, share_buffer *b);
 void script_channel(struct script *s, enum script_more call, unsigned which);
 void script_service(struct script *s, enum script_more call, unsigned which);
 void script_channel_end(struct script *s);
-
-#endif

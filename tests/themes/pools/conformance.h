@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_POOLS_CONFORMANCE_H
-#define TESTS_THEMES_POOLS_CONFORMANCE_H
+#pragma once
 
 #include <criterion/criterion.h> /* first: the other one redefines what is in it */
 #include <criterion/parameterized.h>
@@ -58,5 +57,3 @@ static inline share_pool *conformance_pool(share_client *c, const char *kind,
 #define MIB     (UINT64_C(1) << 20)
 #define UNIT    (2 * MIB) /* segments of every kind can have this size */
 #define OPTIONS (share_pool_options) SHARE_POOL_OPTIONS_INIT
-
-#endif

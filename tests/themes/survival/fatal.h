@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_SURVIVAL_FATAL_H
-#define TESTS_THEMES_SURVIVAL_FATAL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -28,5 +27,3 @@ struct fatal_plan {
 
 /* Where brokers find the file that has it. */
 #define FATAL_PLAN_VARIABLE "SHARE_TEST_FATAL"
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_SURVIVAL_RECORDED_SCENARIO_H
-#define TESTS_THEMES_SURVIVAL_RECORDED_SCENARIO_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ share_channel *scenario_open(share_client *c, const char *name, int role);
 /* The last of it: an agent ends, and the broker dies of that. */
 void scenario_end(share_client *looks_on);
 void scenario_done(void);
-
-#endif

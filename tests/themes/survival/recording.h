@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_SURVIVAL_RECORDING_H
-#define TESTS_THEMES_SURVIVAL_RECORDING_H
+#pragma once
 
 /*
  * What a broker leaves to the next one, as a file: the journal, and descriptors and mappings that
@@ -33,5 +32,3 @@ struct keeper;
 void recording_write(const char *path, const struct keeper *k);
 /* In the first broker of a keeper: hands all of it to that. Returns the version. */
 const char *recording_read(const char *path, const struct keeper *k);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TESTS_THEMES_THREADS_THREADS_H
-#define TESTS_THEMES_THREADS_THREADS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -88,5 +87,3 @@ int one_of(const char *file, int line, int r, const int *errors, size_t n);
 #define check_one_of(call, ...)                                  \
 	one_of(__FILE__, __LINE__, (call), (int[]){__VA_ARGS__}, \
 	       sizeof((int[]){__VA_ARGS__}) / sizeof(int))
-
-#endif
