@@ -31,7 +31,7 @@ struct plan {
  * until the process exits, and would be in the way of the next run. */
 static const char *runs_each(enum failing what)
 {
-	return what & (FAILING_SEND | FAILING_RECVMSG) ? "1" : "8";
+	return what & (FAILING_SEND | FAILING_RECVMSG) ? "1" : "24";
 }
 
 static void run(struct child *self, void *data)
@@ -44,7 +44,7 @@ static void run(struct child *self, void *data)
 	snprintf(nth, sizeof(nth), "%lu", plan->nth);
 	snprintf(error, sizeof(error), "%d", plan->error);
 	execl(FAILURE_RUNNER, FAILURE_RUNNER, broker_socket(), kind, nth, runs_each(plan->what),
-	      error, plan->all_after ? "1" : "0", (char *)NULL);
+	      error, plan->all_after ? "1" : "24", (char *)NULL);
 	check_failed(__FILE__, __LINE__, "%s: %s", FAILURE_RUNNER, strerror(errno));
 }
 
