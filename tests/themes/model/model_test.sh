@@ -28,9 +28,9 @@ storage=(-DVECTORSZ=512 -DMEMLIM=4000)
 # shellcheck disable=SC2034 # the lists use these three
 plain="-O0 -DSAFETY -DNOCOMP" # most searches are shorter than a compilation that optimises
 # shellcheck disable=SC2034
-safety="-O1 -DSAFETY -DNOCOMP" # more than that takes longer than it saves
+safety="-Og -DSAFETY -DNOCOMP" # more than that takes longer than it saves
 # shellcheck disable=SC2034
-large="-O1 -DSAFETY -DCOLLAPSE" # twice the time, and less than half of the memory
+large="-Og -DSAFETY -DCOLLAPSE" # twice the time, and less than half of the memory
 worlds=()
 larger=()
 mutations=()
