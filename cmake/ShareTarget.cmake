@@ -45,6 +45,7 @@ endif()
 
 # Where nobody waits for one changed file, the sources of a room are compiled as one: what they include is
 # read once for all of them. (In a room, what is static has a name that no other source has: rooms_test.)
+# Tests that replace a function as programs are linked (--wrap) need each source by itself.
 option(SHARE_BUILD_ROOMS "Compile the sources of a room as one" OFF)
 function(share_build_rooms name)
   get_target_property(sources ${name} SOURCES)
