@@ -44,7 +44,7 @@ static void run(struct child *self, void *data)
 	snprintf(nth, sizeof(nth), "%lu", plan->nth);
 	snprintf(error, sizeof(error), "%d", plan->error);
 	execl(FAILURE_RUNNER, FAILURE_RUNNER, broker_socket(), kind, nth, runs_each(plan->what),
-	      error, plan->all_after ? "1" : "24", (char *)NULL);
+	      error, plan->all_after ? "1" : "0", (char *)NULL);
 	check_failed(__FILE__, __LINE__, "%s: %s", FAILURE_RUNNER, strerror(errno));
 }
 
