@@ -31,8 +31,7 @@ struct page {
 
 /* Makes an empty page, to answer @r with. */
 void report_begin(struct page *p, struct request *r, size_t enough);
-/* Answers the request with the page. False, with an error, if
- * there was no memory for it. */
+/* Answers the request with the page. False, with an error, if there was no memory for it. */
 bool report_end(struct page *p);
 
 /* Adds a row, which it consumes; NULL: there was no memory for it. False when it does not fit: the

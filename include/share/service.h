@@ -121,10 +121,10 @@ int share_service_open(share_client *c, const char *name, int role,
 		       const share_service_options *options, share_service **out);
 
 /**
- * Leaves a service. The calls that were started and not finished go with it. A worker answers the
- * requests that it has taken before: the callers of those that it still has are told that there is
- * no answer (SHARE_ECANCELED), and nothing is left to do with these but share_ack(). Answers may be
- * kept. Who waits in it in another thread gets SHARE_ECANCELED.
+ * Leaves a service. The calls that were started and not finished go with it. The callers of
+ * requests that a worker still has are told that there is no answer (SHARE_ECANCELED); nothing is
+ * left to do with these requests but share_ack(). Answers may be kept. Who waits in the service in
+ * another thread gets SHARE_ECANCELED.
  *
  * @param s  the handle; NULL is fine
  */
